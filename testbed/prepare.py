@@ -4,7 +4,7 @@
 
 A step of `make test`. As root on Debian or Ubuntu the missing packages are installed, and no service of theirs is started;
 elsewhere the tests that need them say why they are skipped (in CI, why they fail). All of them take 300 MB. Kubernetes is built
-from source where there is Go: 13 minutes, once.
+from source where there is Go, 13 minutes, once, and so is Helm.
 """
 
 from __future__ import annotations
@@ -50,6 +50,10 @@ def main() -> int:
         programs.build()
     except (OSError, programs.BuildError) as error:
         print(f"testbed: no Kubernetes, so that its tests are skipped: {error}", file=sys.stderr)
+    try:
+        programs.build_helm()
+    except (OSError, programs.BuildError) as error:
+        print(f"testbed: no Helm, so that the tests of the chart are skipped: {error}", file=sys.stderr)
     return 0
 
 

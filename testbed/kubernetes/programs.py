@@ -1,7 +1,8 @@
 """Adapter: the programs of a Kubernetes cluster, built from Go modules and kept in the user's cache.
 
 Each folder of `go/` is a Go module. All but `pause` have no code of their own: `go.mod` and `go.sum` name the exact sources. They are built once
-per content of these files and version of Go, which takes about 13 minutes on two cores, and 6 GB of Go's caches.
+per content of these files and version of Go, which takes about 13 minutes on two cores, and 6 GB of Go's caches. Helm, which needs no cluster,
+has a directory of its own: another Helm is built without building Kubernetes again.
 """
 
 from __future__ import annotations
@@ -76,6 +77,10 @@ GROUPS = (
         linker=f"-s -w {_STAMP}",
     ),
 )
+_DIRECTORIES = {
+    "kubernetes": GROUPS,
+    "helm": (ProgramGroup("helm", {"helm": "helm.sh/helm/v3/cmd/helm"}, "two minutes"),),
+}
 
 
 class BuildError(Exception):
@@ -96,41 +101,66 @@ def available() -> str | None:
     return None
 
 
+@functools.cache
+def helm_available() -> str | None:
+    """Why there is no Helm on this machine, or `None` where there is one."""
+    try:
+        is_built = directory("helm").exists()
+    except BuildError as error:
+        return str(error)
+    return None if is_built else "the testbed's Helm is not built: python -m testbed.prepare"
+
+
 def program(name: str) -> str:
     """The path of a program, such as `kubectl`."""
     return str(directory() / name)
 
 
+def helm() -> str:
+    """The path of Helm."""
+    return str(directory("helm") / "helm")
+
+
 @functools.cache
-def directory() -> Path:
+def directory(name: str = "kubernetes") -> Path:
     """Where the programs are when they are built; named after all that goes into them."""
     content = hashlib.sha256(_go_version().encode())
-    for group in GROUPS:
+    for group in _DIRECTORIES[name]:
         content.update(repr((sorted(group.packages.items()), group.linker)).encode())
         for file in sorted((MODULES / group.folder).iterdir()):
             content.update(file.read_bytes() if file.name != "tools.go" else b"")
-    return _cache() / f"kubernetes-{content.hexdigest()[:16]}"
+    return _cache() / f"{name}-{content.hexdigest()[:16]}"
 
 
 def build() -> None:
     """Build what is missing; a second caller waits for the first. `BuildError` if that can't be done."""
-    target = directory()
+    _build_all("kubernetes", "Kubernetes from source, once: about 13 minutes the first time")
+
+
+def build_helm() -> None:
+    """As `build`."""
+    _build_all("helm", "Helm from source, once")
+
+
+def _build_all(name: str, what: str) -> None:
+    target = directory(name)
     if target.exists():
         return
     _cache().mkdir(parents=True, exist_ok=True)
-    with _only_one(_cache() / "kubernetes.lock"):
+    with _only_one(_cache() / f"{name}.lock"):
         if target.exists():
             return
-        print("testbed: building Kubernetes from source, once: about 13 minutes the first time", file=sys.stderr)
-        unfinished = Path(tempfile.mkdtemp(prefix="kubernetes-unfinished-", dir=_cache()))
+        print(f"testbed: building {what}", file=sys.stderr)
+        unfinished = Path(tempfile.mkdtemp(prefix=f"{name}-unfinished-", dir=_cache()))
         try:
-            for group in GROUPS:
+            for group in _DIRECTORIES[name]:
                 _build(group, unfinished)
             unfinished.chmod(0o755)
             unfinished.rename(target)
         finally:
             shutil.rmtree(unfinished, ignore_errors=True)
     available.cache_clear()
+    helm_available.cache_clear()
 
 
 def _build(group: ProgramGroup, into: Path) -> None:

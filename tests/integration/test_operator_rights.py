@@ -96,7 +96,7 @@ def test_for_one_namespace(control_plane, fake_nodes, jobs, home, tmp_path: Path
     for each in objects.rights(objects.DeployOptions(namespace=home)):  # what an earlier test has bound
         if each["kind"].startswith("ClusterRole"):
             plane.kubectl("delete", each["kind"], each["metadata"]["name"], "--ignore-not-found")
-    options = objects.DeployOptions(namespace=home, watched=jobs.namespace)
+    options = objects.DeployOptions(namespace=home, values={"watchNamespaces": [jobs.namespace]})
     other = Jobs(plane, home)
     other.create(job("elsewhere", home))
     with deployed(plane, options, tmp_path / "log"):
@@ -116,7 +116,7 @@ def test_kubeflow(control_plane, fake_nodes, kube_namespace, home, tmp_path: Pat
         }
     )
     body["metadata"] = {"name": "flow", "namespace": kube_namespace}
-    options = objects.DeployOptions(namespace=home, has_kubeflow=True)
+    options = objects.DeployOptions(namespace=home, values={"kubeflow": True})
 
     def status() -> dict[str, Any]:
         found: dict[str, Any] = control_plane.request("GET", f"{path}/flow").get("status") or {}
@@ -178,7 +178,7 @@ def items(plane, path: str) -> list[dict[str, Any]]:
 def test_gangs(control_plane, fake_nodes, jobs, home, tmp_path: Path, scheduling: str, version: str):
     group = objects.GANG_GROUPS[scheduling]
     install(control_plane, crd.resource(), pod_group_definition(group, version))
-    options = objects.DeployOptions(namespace=home, scheduling=scheduling)
+    options = objects.DeployOptions(namespace=home, values={"scheduling": scheduling})
     path = f"/apis/{group}/{version}/namespaces/{jobs.namespace}/podgroups"
     with deployed(control_plane, options, tmp_path / "log"):
         jobs.create(job("wide", jobs.namespace, schedulingPolicy={"minAvailable": 2, "queue": "q"}))

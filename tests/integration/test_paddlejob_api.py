@@ -211,14 +211,24 @@ def test_explain_has_the_table_of_fields(plane):
     "options",
     [
         objects.DeployOptions(),
-        objects.DeployOptions(has_kubeflow=True, scheduling="volcano", replicas=2, pull_secrets=("s",)),
+        objects.DeployOptions(
+            values={
+                "kubeflow": True,
+                "scheduling": "volcano",
+                "replicas": 2,
+                "imagePullSecrets": [{"name": "s"}],
+                "nodeSelector": {"pool": "system"},
+                "tolerations": [{"key": "dedicated", "operator": "Exists", "effect": "NoSchedule"}],
+                "extraLabels": {"example.com/team": "ml"},
+            }
+        ),
     ],
     ids=["plain", "everything"],
 )
 def test_the_operators_objects_are_accepted(plane, options):
     made = objects.objects(options)
     text = json.dumps({"apiVersion": "v1", "kind": "List", "items": made})
-    plane.kubectl("apply", "-f", "-", input=json.dumps(objects.namespace(options.namespace)))
+    plane.kubectl("apply", "-f", "-", input=json.dumps(next(each for each in made if each["kind"] == "Namespace")))
     done = plane.kubectl("apply", "--validate=strict", "--dry-run=server", "-f", "-", input=text)
     assert done.stderr == ""
     assert len(done.stdout.strip().split("\n")) == len(made)

@@ -2,26 +2,38 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from umiak.cli.deploy import chart, objects
+from umiak.cli.deploy import chart, flags, objects, values
 from umiak.cli.deploy.objects import DeployOptions
+from umiak.cli.main import main
+from umiak.core.value import value
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def deploy(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "umiak", "deploy", *words], capture_output=True, text=True, timeout=120
-    )
+@value
+class Done:
+    """A command that has ended."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+def deploy(*words: str) -> Done:
+    out, told = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(told):
+        status = main(["deploy", *words])
+    return Done(returncode=status, stdout=out.getvalue(), stderr=told.getvalue())
 
 
 def printed(*words: str) -> list[dict[str, Any]]:
@@ -49,6 +61,7 @@ def test_names_are_those_of_the_old_manifests() -> None:
         ("ClusterRoleBinding", "paddle-manager-rolebinding"),
         ("ClusterRole", "paddlejob-editor-role"),
         ("ClusterRole", "paddlejob-viewer-role"),
+        ("Service", "paddle-controller-manager-metrics"),
         ("Deployment", "paddle-controller-manager"),
     ]
 
@@ -63,7 +76,9 @@ def test_parts_can_be_printed_alone() -> None:
 
 def test_the_operator_is_told_what_was_asked_for() -> None:
     words = ["--namespace", "ml", "--image", "registry.example/x:1", "--scheduling", "volcano", "--kubeflow"]
-    made = printed(*words, "--replicas", "2", "--pull_secret", "s", "--etcd-server", "etcd:2379", "--watch", "jobs")
+    made = printed(
+        *words, "--replicas", "2", "--pull_secret", "s", "--etcd-server", "etcd:2379", "--watch", "jobs", "lab"
+    )
     (deployment,) = by_kind(made, "Deployment")
     pod = deployment["spec"]["template"]["spec"]
     (container,) = pod["containers"]
@@ -76,24 +91,78 @@ def test_the_operator_is_told_what_was_asked_for() -> None:
         "--leader-elect",
         "--metrics-bind-address=:8080",
         "--health-probe-bind-address=:8081",
-        "--namespace=jobs",
+        "--namespace=jobs,lab",
         "--scheduling=volcano",
         "--etcd-server=etcd:2379",
         "--kubeflow",
     ]
 
 
-def test_for_one_namespace_there_are_no_rights_beyond_it() -> None:
-    made = printed("--operator", "--namespace", "ml", "--watch", "jobs", "--kubeflow", "--scheduling", "native")
+def test_for_some_namespaces_there_are_no_rights_beyond_them() -> None:
+    words = ["--operator", "--namespace", "ml", "--watch", "jobs,lab", "--kubeflow", "--scheduling", "native"]
+    made = printed(*words)
     assert not [kind for kind, _ in names(made) if kind.startswith("ClusterRole")]
-    places = {each["metadata"]["name"]: each["metadata"]["namespace"] for each in by_kind(made, "Role")}
-    assert places.pop("paddle-leader-election-role") == "ml"
-    assert set(places.values()) == {"jobs"}
+    places: dict[str, list[str]] = {}
+    for each in by_kind(made, "Role"):
+        places.setdefault(each["metadata"]["name"], []).append(each["metadata"]["namespace"])
+    assert places.pop("paddle-leader-election-role") == ["ml"]
+    assert set(places) == {"paddle-manager-role", "paddle-manager-gang-role", "paddle-manager-kubeflow-role"}
+    assert all(found == ["jobs", "lab"] for found in places.values())
     assert all(each["subjects"][0]["namespace"] == "ml" for each in by_kind(made, "RoleBinding"))
+    assert not [rule for each in by_kind(made, "Role") for rule in each["rules"] if "nodes" in rule["resources"]]
+
+
+def test_metrics_have_a_service_and_a_monitor_if_asked_for() -> None:
+    made = printed("--operator", "--service-monitor", "--label", "release=prometheus")
+    (service,) = by_kind(made, "Service")
+    (monitor,) = by_kind(made, "ServiceMonitor")
+    (deployment,) = by_kind(made, "Deployment")
+    template = deployment["spec"]["template"]
+    ports = {each["name"]: each["containerPort"] for each in template["spec"]["containers"][0]["ports"]}
+    assert {each["targetPort"]: each["port"] for each in service["spec"]["ports"]} == ports
+    assert service["spec"]["selector"].items() <= template["metadata"]["labels"].items()
+    assert monitor["spec"]["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
+    assert monitor["spec"]["endpoints"][0]["port"] in ports
+    assert monitor["metadata"]["labels"]["release"] == "prometheus"
+    assert not by_kind(printed("--operator"), "ServiceMonitor")
+
+
+def test_several_operators_are_kept_apart_and_one_stays() -> None:
+    for replicas, several in (("1", False), ("2", True)):
+        made = printed("--operator", "--replicas", replicas)
+        (deployment,) = by_kind(made, "Deployment")
+        assert ("affinity" in deployment["spec"]["template"]["spec"]) is several
+        budgets = by_kind(made, "PodDisruptionBudget")
+        assert bool(budgets) is several
+        for budget in budgets:
+            assert budget["apiVersion"] == "policy/v1"
+            assert budget["spec"] == {"maxUnavailable": 1, "selector": deployment["spec"]["selector"]}
+    (old,) = by_kind(printed("--operator", "--replicas", "2", "--v1beta1"), "PodDisruptionBudget")
+    assert old["apiVersion"] == "policy/v1beta1"
+
+
+def test_the_pod_goes_where_it_is_told() -> None:
+    words = ["--node-selector", "pool=system", "--toleration", "gpu=yes:NoSchedule", "spot", "--limits", "memory=1Gi"]
+    made = printed("--operator", *words, "--label", "example.com/team=ml", "--pull-policy", "Always")
+    (deployment,) = by_kind(made, "Deployment")
+    pod = deployment["spec"]["template"]["spec"]
+    assert pod["nodeSelector"] == {"pool": "system"}
+    assert pod["tolerations"] == [
+        {"key": "gpu", "operator": "Equal", "value": "yes", "effect": "NoSchedule"},
+        {"key": "spot", "operator": "Exists"},
+    ]
+    assert pod["containers"][0]["resources"] == {
+        "requests": {"cpu": "100m", "memory": "128Mi"},
+        "limits": {"memory": "1Gi"},
+    }
+    assert pod["containers"][0]["imagePullPolicy"] == "Always"
+    assert all(each["metadata"]["labels"]["example.com/team"] == "ml" for each in made)
+    assert deployment["spec"]["template"]["metadata"]["labels"]["example.com/team"] == "ml"
+    assert "example.com/team" not in deployment["spec"]["selector"]["matchLabels"]
 
 
 def test_rights_are_few() -> None:
-    made = objects.objects(DeployOptions(has_kubeflow=True, scheduling="volcano"))
+    made = objects.objects(DeployOptions(values={"kubeflow": True, "scheduling": "volcano"}))
     rules = [rule for each in made for rule in each.get("rules", ())]
     assert not [rule for rule in rules if "*" in str(rule)]
     manager = [rule for each in made if "manager" in each["metadata"]["name"] for rule in each.get("rules", ())]
@@ -139,11 +208,26 @@ def test_json_is_one_list() -> None:
     assert made["items"] == objects.objects(DeployOptions())
 
 
-@pytest.mark.parametrize("words", [["--namespace", "A_b"], ["--watch", "x.y"], ["--scheduling", "slurm"]])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--namespace", "A_b"],
+        ["--watch", "x.y"],
+        ["--watch", "a,a"],
+        ["--scheduling", "slurm"],
+        ["--label", "team"],
+        ["--label", "control-plane=mine"],
+        ["--limits", "memory=much"],
+        ["--toleration", "gpu:Never"],
+        ["--node-selector", "a b=c"],
+        ["--pull-secret", "A"],
+    ],
+)
 def test_mistakes_are_told(words: list[str]) -> None:
     done = deploy(*words)
     assert (done.returncode, done.stdout) == (2, "")
-    assert words[1] in done.stderr
+    assert words[0] in done.stderr
+    assert any(part in done.stderr for part in re.split("[=:,]", words[1]))
 
 
 # ---- files
@@ -170,61 +254,27 @@ def test_no_file_in_deploy_is_left_over() -> None:
     assert found - by_hand == set(files())
 
 
-EXPRESSION = re.compile(r"\{\{-? *(.*?) *-?\}\}")
+def test_values_and_their_schema_are_one_table() -> None:
+    told = yaml.safe_load(files()["deploy/chart/values.yaml"])
+    schema = json.loads(files()["deploy/chart/values.schema.json"])
+    assert told == values.defaults()
+    assert set(schema["properties"]) == {*told, "global"}
+    assert schema["additionalProperties"] is False
+    assert values.refusals(told) == []
+    assert {each.flag for each in values.VALUES} <= {each.name for each in flags.FLAGS}
 
 
-def rendered(text: str, values: dict[str, Any]) -> list[dict[str, Any]]:
-    """What Helm makes of the few expressions that the chart has."""
-    lines: list[str] = []
-    stack: list[bool] = []
-    for line in text.splitlines():
-        found = EXPRESSION.search(line)
-        words = found[1].split() if found else []
-        if words[:1] in (["if"], ["with"]):
-            stack.append(_holds(words, values))
-        elif words == ["end"]:
-            stack.pop()
-        elif all(stack):
-            if words[:1] == ["toYaml"]:
-                item = values["imagePullSecrets" if words[1] == "." else words[1].removeprefix(".Values.")]
-                shift = " " * int(words[-1])
-                lines += [shift + each for each in yaml.safe_dump(item).splitlines()]
-            else:
-                lines.append(EXPRESSION.sub(lambda each: _value(each[1], values), line))
-    return [each for each in yaml.safe_load_all("\n".join(lines)) if each]
-
-
-def _holds(words: list[str], values: dict[str, Any]) -> bool:
-    if words[1] in ("eq", "ne"):
-        return (values[words[2].removeprefix(".Values.")] == words[3].strip('"')) == (words[1] == "eq")
-    return bool(values[words[1].removeprefix(".Values.")])
-
-
-def _value(expression: str, values: dict[str, Any]) -> str:
-    return "ml" if expression == ".Release.Namespace" else str(values[expression.removeprefix(".Values.")])
-
-
-@pytest.mark.parametrize("scheduling", objects.SCHEDULINGS)
-@pytest.mark.parametrize("kubeflow", [False, True])
-def test_the_chart_says_what_the_command_says(scheduling: str, kubeflow: bool) -> None:
-    values = yaml.safe_load(files()["deploy/chart/values.yaml"])
-    values |= {"scheduling": scheduling, "kubeflow": kubeflow, "replicas": 2, "image": "registry.example/x:1"}
-    values |= {"imagePullSecrets": [{"name": "s"}], "etcdServer": "etcd:2379"}
-    made = [
-        each
-        for path, text in files().items()
-        if "/templates/" in path and path.endswith(".yaml")
-        for each in rendered(text, values)
-    ]
-    options = DeployOptions(
-        namespace="ml",
-        image="registry.example/x:1",
-        pull_secrets=("s",),
-        replicas=2,
-        scheduling=scheduling,
-        etcd="etcd:2379",
-        has_kubeflow=kubeflow,
-        has_crd=False,
-    )
-    wanted = [each for each in objects.objects(options) if each["kind"] != "Namespace"]
-    assert sorted(made, key=str) == sorted(wanted, key=str)
+def test_a_directory_for_kustomize(tmp_path: Path) -> None:
+    there = tmp_path / "new" / "base"
+    done = deploy("--kustomize", str(there), "--replicas", "2")
+    assert (done.returncode, done.stdout) == (0, "")
+    named = yaml.safe_load((there / "kustomization.yaml").read_text())["resources"]
+    assert sorted(path.name for path in there.iterdir()) == sorted([*named, "kustomization.yaml"])
+    made = [each for name in named for each in yaml.safe_load_all((there / name).read_text())]
+    assert made == printed("--replicas", "2")
+    assert deploy("--kustomize", str(tmp_path / "crd"), "--crd").returncode == 0
+    assert yaml.safe_load((tmp_path / "crd" / "kustomization.yaml").read_text())["resources"] == ["crd.yaml"]
+    (tmp_path / "file").touch()
+    done = deploy("--kustomize", str(tmp_path / "file"))
+    assert done.returncode == 3
+    assert "UM-DEPLOY-043" in done.stderr

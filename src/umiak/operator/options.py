@@ -9,8 +9,8 @@ from umiak.core.value import value
 class OperatorOptions:
     """The flags of `umiak operator`, as they are meant."""
 
-    namespace: str = ""
-    """Where jobs are looked for; empty: everywhere."""
+    namespaces: tuple[str, ...] = ()
+    """Where jobs are looked for; none: everywhere."""
     with_kubeflow: bool = False
     gang: str = ""
     etcd: str = ""

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
 
-from umiak.cli.deploy import objects
+from umiak.cli.deploy import kustomize, objects
 from umiak.cli.deploy.flags import FLAGS
+from umiak.cli.deploy.options import options_of
 from umiak.core.problem import Exit, Problem, UmiakError
-from umiak.paddlejob.names import is_host_label
 from umiak.schema import command_line
-from umiak.submit.backends.kubernetes import yaml_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from umiak.cli.output import Printer
-    from umiak.schema.flags import Parsed
 
 
 def main(argv: Sequence[str], environ: Mapping[str, str], printer: Printer) -> int:
@@ -27,7 +26,11 @@ def main(argv: Sequence[str], environ: Mapping[str, str], printer: Printer) -> i
 
         printer.data(help_page.text())
         return Exit.DONE
-    options = _options(parsed)
+    options = options_of(parsed)
+    if parsed.text("kustomize"):
+        _write(parsed.text("kustomize"), kustomize.files(options))
+        printer.note(f"written: `kubectl apply -k {parsed.text('kustomize')}`")
+        return Exit.DONE
     made = objects.objects(options)
     if parsed.truth("delete"):
         made = objects.leaving(options, with_definitions=parsed.truth("crd"))
@@ -36,30 +39,22 @@ def main(argv: Sequence[str], environ: Mapping[str, str], printer: Printer) -> i
     if parsed.truth("json"):
         printer.data(json.dumps({"apiVersion": "v1", "kind": "List", "items": made}, indent=2))
     else:
-        printer.data("---\n".join(yaml_text.as_yaml(each) for each in made))
+        printer.data(kustomize.documents(made))
     return Exit.DONE
 
 
-def _options(parsed: Parsed) -> objects.DeployOptions:
-    problems = list(parsed.problems)
-    for name in ("namespace", "watch"):
-        if (word := parsed.text(name)) and not is_host_label(word):
-            hint = "use small letters, digits and hyphens, at most 63 characters"
-            problems.append(Problem(code="UM-DEPLOY-001", what=f"--{name} is not a namespace: {word}", hint=hint))
-    if problems:
-        raise UmiakError(*problems)
-    secret = parsed.text("pull_secret")
-    only_crd, only_operator = parsed.truth("crd"), parsed.truth("operator")
-    return objects.DeployOptions(
-        namespace=parsed.text("namespace") or objects.NAMESPACE,
-        watched=parsed.text("watch"),
-        image=parsed.text("image") or objects.IMAGE,
-        pull_secrets=(secret,) if secret else (),
-        replicas=parsed.number("replicas") or 0,
-        scheduling=parsed.text("scheduling"),
-        etcd=parsed.text("etcd_server"),
-        has_kubeflow=parsed.truth("kubeflow"),
-        is_old_cluster=parsed.truth("v1beta1"),
-        has_crd=only_crd or not only_operator,
-        has_operator=only_operator or not only_crd or parsed.truth("delete"),
-    )
+def _write(directory: str, files: Mapping[str, str]) -> None:
+    """The kustomization last, so that it never names a file that is not there."""
+    try:
+        os.makedirs(directory, exist_ok=True)
+        for name in sorted(files, key=lambda each: each == kustomize.KUSTOMIZATION):
+            with open(os.path.join(directory, name), "w", encoding="utf-8") as file:
+                file.write(files[name])
+    except OSError as error:
+        problem = Problem(
+            code="UM-DEPLOY-043",
+            what=f"--kustomize: the directory can't be written to: {directory}",
+            why=error.strerror,
+            hint="name a directory of your own that is there or can be made",
+        )
+        raise UmiakError(problem, exit_status=Exit.REFUSED) from None

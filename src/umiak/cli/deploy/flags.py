@@ -1,12 +1,13 @@
-"""The flags of `umiak deploy`: a table. Values."""
+"""The flags of `umiak deploy`: a table, whose words about the chart's values are those of the chart. Values."""
 
 from __future__ import annotations
 
-from umiak.cli.deploy.objects import IMAGE, NAMESPACE, SCHEDULINGS
+from umiak.cli.deploy.values import BY_NAME, IMAGE, PULL_POLICIES, SCHEDULINGS
 from umiak.schema.flags import Flag, FlagKind, FlagOrigin
 
 WHAT = "What is printed"
 HOW = "How the operator runs"
+NAMESPACE = "paddle-system"
 
 
 def _flag(name: str, help: str, group: str, metavar: str = "NAME", default: str | None = None) -> Flag:  # noqa: A002 - the field's name
@@ -17,27 +18,50 @@ def _switch(name: str, help: str, group: str = WHAT) -> Flag:  # noqa: A002
     return Flag(name=name, help=help, group=group, origin=FlagOrigin.UMIAK, kind=FlagKind.SWITCH, default=False)
 
 
+def _many(name: str, help: str, metavar: str) -> Flag:  # noqa: A002
+    return Flag(name=name, help=help, group=HOW, origin=FlagOrigin.UMIAK, metavar=metavar, many=True)
+
+
+def _choice(name: str, help: str, choices: tuple[str, ...], default: str) -> Flag:  # noqa: A002
+    return Flag(
+        name=name,
+        help=help,
+        group=HOW,
+        origin=FlagOrigin.UMIAK,
+        kind=FlagKind.CHOICE,
+        choices=choices,
+        default=default,
+        metavar="|".join(choices),
+    )
+
+
+def _meaning(name: str) -> str:
+    return BY_NAME[name].meaning
+
+
 FLAGS = (
     _switch("crd", "Only the CustomResourceDefinitions."),
-    _switch("operator", "Only the operator: namespace, rights, deployment."),
+    _switch("operator", "Only the operator: namespace, rights, Service, deployment."),
     _switch("v1beta1", "Definitions for Kubernetes 1.15 and older."),
     _switch(
         "delete",
         "What to delete, for `kubectl delete -f -`: the operator. The namespace stays; definitions, and with them all jobs, only with --crd.",
     ),
     _switch("json", "Print JSON, a List of all objects."),
-    _flag("namespace", "Namespace of the operator.", HOW, default=NAMESPACE),
     _flag(
-        "watch",
-        "Serve jobs of this namespace only, with rights in it alone. Default: all namespaces.",
-        HOW,
-        "NAMESPACE",
+        "kustomize",
+        "Print nothing, and write a kustomization and its manifests into this directory, which is made if it is not there.",
+        WHAT,
+        "DIR",
     ),
-    _flag("image", "Image that has umiak; deploy/Dockerfile makes one.", HOW, "IMAGE", IMAGE),
-    _flag("pull_secret", "Secret with the credentials of the image's registry.", HOW),
+    _flag("namespace", "Namespace of the operator.", HOW, default=NAMESPACE),
+    _many("watch", _meaning("watchNamespaces"), "NAMESPACE"),
+    _flag("image", _meaning("image"), HOW, "IMAGE", IMAGE),
+    _choice("pull_policy", _meaning("imagePullPolicy"), PULL_POLICIES, "IfNotPresent"),
+    _many("pull_secret", _meaning("imagePullSecrets"), "NAME"),
     Flag(
         name="replicas",
-        help="Operators; one of them acts, the others wait to take over.",
+        help=_meaning("replicas"),
         group=HOW,
         origin=FlagOrigin.UMIAK,
         kind=FlagKind.NUMBER,
@@ -46,16 +70,13 @@ FLAGS = (
         most=100,
         metavar="N",
     ),
-    Flag(
-        name="scheduling",
-        help="Gang scheduler of the cluster.",
-        group=HOW,
-        origin=FlagOrigin.UMIAK,
-        kind=FlagKind.CHOICE,
-        choices=SCHEDULINGS,
-        default="none",
-        metavar="|".join(SCHEDULINGS),
-    ),
-    _flag("etcd_server", "etcd of elastic jobs. Default: jobs bring their own meeting point.", HOW, "HOST:PORT"),
-    _switch("kubeflow", "Serve kubeflow.org/v1 PaddleJobs as well.", HOW),
+    _choice("scheduling", _meaning("scheduling"), SCHEDULINGS, "none"),
+    _flag("etcd_server", _meaning("etcdServer"), HOW, "HOST:PORT"),
+    _switch("kubeflow", _meaning("kubeflow"), HOW),
+    _switch("service_monitor", _meaning("serviceMonitor"), HOW),
+    _many("requests", "What the operator's container asks for.", "cpu=200m"),
+    _many("limits", "What it gets at most.", "memory=1Gi"),
+    _many("node_selector", _meaning("nodeSelector"), "KEY=VALUE"),
+    _many("toleration", f"{_meaning('tolerations')} As `kubectl taint` writes them.", "KEY[=VALUE][:EFFECT]"),
+    _many("label", _meaning("extraLabels"), "KEY=VALUE"),
 )

@@ -1,7 +1,8 @@
-"""The objects that run the operator in a cluster, as plain data. A decider.
+"""The objects that run the operator in a cluster: one tree, which `umiak deploy` fills and the chart has as templates. A decider.
 
-    objects(DeployOptions())          namespace, definitions, rights, deployment, in the order of their creation
+    objects(DeployOptions())          definitions, namespace, rights, Service, deployment, in the order of their creation
     leaving(DeployOptions())          what `umiak deploy --delete` prints, in the order of their deletion
+    TREES                             the operator's objects as trees of `template`, by the chart's file
 
 Names are those of paddle-operator's manifests, so that this operator takes the place of the old one; both use one Lease, so that
 they never act at the same time.
@@ -9,40 +10,41 @@ they never act at the same time.
 
 from __future__ import annotations
 
+from umiak.cli.deploy import values as chart_values
+from umiak.cli.deploy.flags import NAMESPACE
+from umiak.cli.deploy.template import EACH, ForEach, Joined, Put, Test, When, filled
+from umiak.cli.deploy.template import NAMESPACE as RELEASE
+from umiak.cli.deploy.values import GANG_GROUPS, SELECTED
 from umiak.core.value import value
 from umiak.paddlejob import crd
 from umiak.paddlejob.resource import GROUP, PLURAL
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from typing import Any
 
-NAMESPACE = "paddle-system"
 ACCOUNT = "paddle-manager-sa"
 DEPLOYMENT = "paddle-controller-manager"
+METRICS = f"{DEPLOYMENT}-metrics"
 MANAGER, ELECTION = "paddle-manager-role", "paddle-leader-election-role"
 GANG, KUBEFLOW = "paddle-manager-gang-role", "paddle-manager-kubeflow-role"
 EDITOR, VIEWER = "paddlejob-editor-role", "paddlejob-viewer-role"
 LEASE = "b2a304f2.paddlepaddle.org"
-IMAGE = "umiak-operator:latest"
-"""What deploy/Dockerfile makes."""
 USER = 65532
 METRICS_PORT, HEALTH_PORT = 8080, 8081
-LABELS = {"control-plane": "controller-manager"}
+LABELS = {SELECTED: "controller-manager"}
+SERVICE_LABELS = {**LABELS, "app.kubernetes.io/name": METRICS}
+"""Other operators' Services have the first one as well."""
 RBAC = "rbac.authorization.k8s.io"
-GANG_GROUPS = {
-    "volcano": "scheduling.volcano.sh",
-    "scheduler-plugins": "scheduling.x-k8s.io",
-    "native": "scheduling.k8s.io",
-}
-"""Gang schedulers, and where their PodGroup is."""
-SCHEDULINGS = ("none", *GANG_GROUPS)
-RESOURCES = {"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"memory": "300Mi"}}
-"""No limit of CPU: it would slow the operator down when many jobs come at once."""
 
 READ = ["get", "list", "watch"]
 CHILD = [*READ, "create", "delete"]
 WRITTEN = [*CHILD, "update", "patch"]
+HERE = {"namespace": Put(name=RELEASE)}
+SEVERAL = Test(name="replicas", least=2)
+LIMITED = Test(name="watchNamespaces")
+EVERYWHERE = Test(name="watchNamespaces", is_not=True)
 
 
 @value
@@ -50,18 +52,16 @@ class DeployOptions:
     """What is asked for."""
 
     namespace: str = NAMESPACE
-    watched: str = ""
-    """Only jobs of this namespace are served; empty: of all."""
-    image: str = IMAGE
-    pull_secrets: tuple[str, ...] = ()
-    replicas: int = 1
-    scheduling: str = "none"
-    etcd: str = ""
-    has_kubeflow: bool = False
+    values: Mapping[str, Any] | None = None
+    """As in the chart's values.yaml; what is not said is as there."""
     is_old_cluster: bool = False
     """Its API server knows definitions of v1beta1 only."""
     has_crd: bool = True
     has_operator: bool = True
+
+    @property
+    def all_values(self) -> dict[str, Any]:
+        return {**chart_values.defaults(), **(self.values or {})}
 
 
 def objects(options: DeployOptions) -> list[dict[str, Any]]:
@@ -70,7 +70,9 @@ def objects(options: DeployOptions) -> list[dict[str, Any]]:
     if options.has_crd:
         made += definitions(options)
     if options.has_operator:
-        made += [namespace(options.namespace), *rights(options), deployment(options)]
+        made += _filled([_namespace()], options)
+        for tree in TREES.values():
+            made += _filled(tree, options)
     return made
 
 
@@ -84,31 +86,72 @@ def leaving(options: DeployOptions, *, with_definitions: bool) -> list[dict[str,
 def definitions(options: DeployOptions) -> list[dict[str, Any]]:
     """The custom resources."""
     made = [crd.old_resource() if options.is_old_cluster else crd.resource()]
-    return [*made, crd.kubeflow_resource()] if options.has_kubeflow else made
-
-
-def namespace(name: str) -> dict[str, Any]:
-    """Where the operator runs. Jobs may be in it as well, so that it forbids nothing."""
-    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": dict(LABELS)}}
+    return [*made, crd.kubeflow_resource()] if options.all_values["kubeflow"] else made
 
 
 def rights(options: DeployOptions) -> list[dict[str, Any]]:
     """An account, what it may do, and what people may do who may edit or view a namespace."""
-    place = {"namespace": options.namespace}
-    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": ACCOUNT, **place}}
-    made = [
-        account,
-        _role(ELECTION, options.namespace, election_rules()),
-        _binding(ELECTION, options, options.namespace),
+    return _filled(TREES["rights"], options)
+
+
+def deployment(options: DeployOptions) -> dict[str, Any]:
+    """The operator itself."""
+    return _filled(TREES["deployment"], options)[0]
+
+
+def arguments(options: DeployOptions) -> list[str]:
+    """The flags of `umiak operator`."""
+    said: list[str] = deployment(options)["spec"]["template"]["spec"]["containers"][0]["args"]
+    return said
+
+
+def _filled(tree: list[Any], options: DeployOptions) -> list[dict[str, Any]]:
+    made = filled(tree, options.all_values, options.namespace)
+    for each in made:
+        if options.is_old_cluster and each["kind"] == "PodDisruptionBudget":
+            each["apiVersion"] = "policy/v1beta1"
+    return made
+
+
+# ---- the trees
+
+
+def _metadata(name: str, place: Mapping[str, Any], labels: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Own labels, and those that people want beside them."""
+    if labels:
+        return {"name": name, **place, "labels": Joined(plain=labels, name="extraLabels")}
+    return {
+        "name": name,
+        **place,
+        "labels": When(test=Test(name="extraLabels"), then=Put(name="extraLabels", is_tree=True)),
+    }
+
+
+def _namespace() -> dict[str, Any]:
+    """Where the operator runs. Jobs may be in it as well, so that it forbids nothing. Helm makes one itself."""
+    metadata = {"name": Put(name=RELEASE), "labels": Joined(plain=LABELS, name="extraLabels")}
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
+
+
+def _rights() -> list[Any]:
+    return [
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": _metadata(ACCOUNT, HERE)},
+        _role(ELECTION, HERE, election_rules()),
+        _binding(ELECTION, HERE),
+        When(test=EVERYWHERE, then=[*_manager({}), *_people_roles()]),
+        ForEach(name=LIMITED.name, then=_manager({"namespace": Put(name=EACH)})),
     ]
-    roles = [(MANAGER, manager_rules(is_everywhere=not options.watched))]
-    if options.scheduling in GANG_GROUPS:
-        roles.append((GANG, gang_rules(options.scheduling)))
-    if options.has_kubeflow:
-        roles.append((KUBEFLOW, job_rules(crd.KUBEFLOW_GROUP)))
-    for name, rules in roles:
-        made += [_role(name, options.watched, rules), _binding(name, options, options.watched)]
-    return made if options.watched else [*made, *people_roles()]
+
+
+def _manager(place: dict[str, Any]) -> list[Any]:
+    """What the operator may do about jobs: everywhere, or in one namespace."""
+    made: list[Any] = [_role(MANAGER, place, manager_rules(is_everywhere=not place)), _binding(MANAGER, place)]
+    made += [
+        When(test=Test(name="scheduling", equals=name), then=[_role(GANG, place, rules), _binding(GANG, place)])
+        for name, rules in ((each, gang_rules(each)) for each in GANG_GROUPS)
+    ]
+    kubeflow = [_role(KUBEFLOW, place, job_rules(crd.KUBEFLOW_GROUP)), _binding(KUBEFLOW, place)]
+    return [*made, When(test=Test(name="kubeflow"), then=kubeflow)]
 
 
 def election_rules() -> list[dict[str, Any]]:
@@ -147,22 +190,59 @@ def gang_rules(scheduling: str) -> list[dict[str, Any]]:
     return [_rule(GANG_GROUPS[scheduling], ["podgroups"], WRITTEN)]
 
 
-def people_roles() -> list[dict[str, Any]]:
+def _people_roles() -> list[dict[str, Any]]:
     """Those who may edit a namespace may edit PaddleJobs in it, and likewise for viewing: the cluster adds these rules to its own roles."""
     made = []
     for name, verbs, aggregate in (
         (EDITOR, [*WRITTEN, "deletecollection"], ("admin", "edit")),
         (VIEWER, READ, ("view",)),
     ):
-        role = _role(name, "", [_rule(GROUP, [PLURAL], verbs), _rule(GROUP, [f"{PLURAL}/status"], ["get"])])
+        rules = [_rule(GROUP, [PLURAL], verbs), _rule(GROUP, [f"{PLURAL}/status"], ["get"])]
         if name == EDITOR:
-            role["rules"].append(_rule(GROUP, [f"{PLURAL}/scale"], ["get", "update", "patch"]))
+            rules.append(_rule(GROUP, [f"{PLURAL}/scale"], ["get", "update", "patch"]))
         labels = {f"{RBAC}/aggregate-to-{each}": "true" for each in aggregate}
-        made.append({**role, "metadata": {**role["metadata"], "labels": labels}})
+        made.append(_role(name, {}, rules, labels))
     return made
 
 
-def deployment(options: DeployOptions) -> dict[str, Any]:
+def _pages() -> list[Any]:
+    """The Service of metrics and health, and who reads it."""
+    ports = [
+        {"name": name, "port": port, "targetPort": name}
+        for name, port in (("metrics", METRICS_PORT), ("health", HEALTH_PORT))
+    ]
+    monitor = {
+        "apiVersion": "monitoring.coreos.com/v1",
+        "kind": "ServiceMonitor",
+        "metadata": _metadata(METRICS, HERE, LABELS),
+        "spec": {
+            "selector": {"matchLabels": SERVICE_LABELS},
+            # Metrics have the label `namespace`: that of the job, and not of the operator.
+            "endpoints": [{"port": "metrics", "path": "/metrics", "honorLabels": True}],
+        },
+    }
+    return [
+        {
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": _metadata(METRICS, HERE, SERVICE_LABELS),
+            "spec": {"selector": LABELS, "ports": ports},
+        },
+        When(test=Test(name="serviceMonitor"), then=[monitor]),
+    ]
+
+
+def _budget() -> dict[str, Any]:
+    """Of several operators one may be taken away at a time."""
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": _metadata(DEPLOYMENT, HERE, LABELS),
+        "spec": {"maxUnavailable": 1, "selector": {"matchLabels": LABELS}},
+    }
+
+
+def _deployment() -> dict[str, Any]:
     """The operator itself: not root, nothing to write to, no rights on its node."""
     pod: dict[str, Any] = {
         "serviceAccountName": ACCOUNT,
@@ -173,55 +253,64 @@ def deployment(options: DeployOptions) -> dict[str, Any]:
             "seccompProfile": {"type": "RuntimeDefault"},
         },
         "terminationGracePeriodSeconds": 10,
-        "containers": [_container(options)],
+        "containers": [_container()],
+        "imagePullSecrets": _if_said("imagePullSecrets"),
+        "nodeSelector": _if_said("nodeSelector"),
+        "tolerations": _if_said("tolerations"),
+        "affinity": When(test=SEVERAL, then={"podAntiAffinity": _apart()}),
     }
-    if options.pull_secrets:
-        pod["imagePullSecrets"] = [{"name": name} for name in options.pull_secrets]
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
-        "metadata": {"name": DEPLOYMENT, "namespace": options.namespace, "labels": dict(LABELS)},
+        "metadata": _metadata(DEPLOYMENT, HERE, LABELS),
         "spec": {
-            "replicas": options.replicas,
-            "selector": {"matchLabels": dict(LABELS)},
-            "template": {"metadata": {"labels": dict(LABELS)}, "spec": pod},
+            "replicas": Put(name="replicas"),
+            "selector": {"matchLabels": LABELS},
+            "template": {"metadata": {"labels": Joined(plain=LABELS, name="extraLabels")}, "spec": pod},
         },
     }
 
 
-def arguments(options: DeployOptions) -> list[str]:
-    """The flags of `umiak operator`."""
-    said = [
+def _if_said(name: str) -> When:
+    return When(test=Test(name=name), then=Put(name=name, is_tree=True))
+
+
+def _apart() -> dict[str, Any]:
+    """On different nodes where there are some: on a cluster of one node both must run as well."""
+    term = {"labelSelector": {"matchLabels": LABELS}, "topologyKey": "kubernetes.io/hostname"}
+    return {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 100, "podAffinityTerm": term}]}
+
+
+def _arguments() -> list[Any]:
+    return [
         "operator",
         "--leader-elect",
         f"--metrics-bind-address=:{METRICS_PORT}",
         f"--health-probe-bind-address=:{HEALTH_PORT}",
+        When(test=LIMITED, then=Put(name=LIMITED.name, prefix="--namespace=")),
+        When(
+            test=Test(name="scheduling", equals="none", is_not=True),
+            then=Put(name="scheduling", prefix="--scheduling="),
+        ),
+        When(test=Test(name="etcdServer"), then=Put(name="etcdServer", prefix="--etcd-server=")),
+        When(test=Test(name="kubeflow"), then="--kubeflow"),
     ]
-    if options.watched:
-        said.append(f"--namespace={options.watched}")
-    if options.scheduling != "none":
-        said.append(f"--scheduling={options.scheduling}")
-    if options.etcd:
-        said.append(f"--etcd-server={options.etcd}")
-    if options.has_kubeflow:
-        said.append("--kubeflow")
-    return said
 
 
-def _container(options: DeployOptions) -> dict[str, Any]:
+def _container() -> dict[str, Any]:
     return {
         "name": "manager",
-        "image": options.image,
-        "imagePullPolicy": "IfNotPresent",
+        "image": Put(name="image"),
+        "imagePullPolicy": Put(name="imagePullPolicy"),
         "command": ["umiak"],
-        "args": arguments(options),
+        "args": _arguments(),
         "ports": [
             {"name": "metrics", "containerPort": METRICS_PORT},
             {"name": "health", "containerPort": HEALTH_PORT},
         ],
         "livenessProbe": _probe("/healthz", 15, 20),
         "readinessProbe": _probe("/readyz", 2, 5),
-        "resources": RESOURCES,
+        "resources": Put(name="resources", is_tree=True),
         "securityContext": {
             "allowPrivilegeEscalation": False,
             "readOnlyRootFilesystem": True,
@@ -243,19 +332,28 @@ def _rule(group: str, resources: list[str], verbs: list[str]) -> dict[str, Any]:
     return {"apiGroups": [group], "resources": resources, "verbs": list(verbs)}
 
 
-def _role(name: str, place: str, rules: list[dict[str, Any]]) -> dict[str, Any]:
+def _role(
+    name: str, place: Mapping[str, Any], rules: list[dict[str, Any]], labels: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
     """A Role where there is a namespace, else a ClusterRole."""
-    kind, metadata = ("Role", {"name": name, "namespace": place}) if place else ("ClusterRole", {"name": name})
-    return {"apiVersion": f"{RBAC}/v1", "kind": kind, "metadata": metadata, "rules": rules}
+    kind = "Role" if place else "ClusterRole"
+    return {"apiVersion": f"{RBAC}/v1", "kind": kind, "metadata": _metadata(name, place, labels), "rules": rules}
 
 
-def _binding(role: str, options: DeployOptions, place: str) -> dict[str, Any]:
-    name = role.removesuffix("role") + "rolebinding"
+def _binding(role: str, place: Mapping[str, Any]) -> dict[str, Any]:
     kind = "Role" if place else "ClusterRole"
     return {
         "apiVersion": f"{RBAC}/v1",
         "kind": f"{kind}Binding",
-        "metadata": {"name": name, "namespace": place} if place else {"name": name},
+        "metadata": _metadata(role.removesuffix("role") + "rolebinding", place),
         "roleRef": {"apiGroup": RBAC, "kind": kind, "name": role},
-        "subjects": [{"kind": "ServiceAccount", "name": ACCOUNT, "namespace": options.namespace}],
+        "subjects": [{"kind": "ServiceAccount", "name": ACCOUNT, **HERE}],
     }
+
+
+TREES: dict[str, list[Any]] = {
+    "rights": _rights(),
+    "metrics": _pages(),
+    "deployment": [_deployment(), When(test=SEVERAL, then=[_budget()])],
+}
+"""The operator's objects without its namespace, by the chart's template, in the order of their creation."""

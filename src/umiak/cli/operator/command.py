@@ -57,7 +57,7 @@ def options_of(parsed: Parsed) -> OperatorOptions:
     """What was asked for."""
     gang = parsed.text("scheduling")
     return OperatorOptions(
-        namespace=parsed.text("namespace"),
+        namespaces=tuple(dict.fromkeys(each.strip() for each in parsed.text("namespace").split(",") if each.strip())),
         with_kubeflow=parsed.truth("kubeflow"),
         gang="" if gang == "none" else gang,
         etcd=parsed.text("etcd_server"),

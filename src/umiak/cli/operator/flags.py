@@ -22,7 +22,7 @@ def _switch(name: str, help: str, group: str) -> Flag:  # noqa: A002 - the field
 
 
 FLAGS = (
-    _flag("namespace", "Serve jobs of this namespace. Default: of all namespaces.", WHICH, "NAME"),
+    _flag("namespace", "Serve jobs of this namespace, or of several: a,b. Default: of all namespaces.", WHICH, "NAMES"),
     _switch("kubeflow", "Serve PaddleJobs of kubeflow.org/v1 as well.", WHICH),
     _flag("kubeconfig", "Kubeconfig of the cluster. Default: KUBECONFIG, else the pod's own account.", WHICH, "PATH"),
     _flag("context", "Context of the kubeconfig. Default: the current one.", WHICH, "NAME"),

@@ -104,10 +104,10 @@ class ClusterCache:
             self._forget_job(key, known)
             self._changed(key)
 
-    def listed_jobs(self, group: str, found: set[str], version: int) -> None:
-        """After a list: what was not in it is gone, unless it is newer than the list."""
+    def listed_jobs(self, group: str, found: set[str], version: int, namespace: str = "") -> None:
+        """After a list of a namespace, or of all: what was not in it is gone, unless it is newer than the list."""
         for key, known in [(key, known) for key, known in self.jobs.items() if key[0] == group]:
-            if known.job.uid not in found and known.version <= version:
+            if namespace in ("", key[1]) and known.job.uid not in found and known.version <= version:
                 self.remove_job(*key)
 
     def put(self, kind: str, body: Mapping[str, Any]) -> None:
@@ -145,13 +145,17 @@ class ClusterCache:
         for job in self._blocked.pop(key, {}):
             self._blocked_by.get(job, {}).pop(key, None)
 
-    def listed(self, kind: str, found: set[str], version: int, *, is_old: bool = False) -> None:
+    def listed(self, kind: str, found: set[str], version: int, namespace: str = "", *, is_old: bool = False) -> None:
         """As `listed_jobs`; objects of the old operator have another label, and are listed apart."""
         wanted = True if is_old else None
         gone = [
             key
             for key, (known, seen) in self._objects.items()
-            if key[0] == kind and seen.uid not in found and known <= version and self._unlabelled.get(key) is wanted
+            if key[0] == kind
+            and namespace in ("", key[1])
+            and seen.uid not in found
+            and known <= version
+            and self._unlabelled.get(key) is wanted
         ]
         for key in gone:
             self.remove(*key)

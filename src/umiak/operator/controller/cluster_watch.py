@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from umiak.operator.options import OperatorOptions
 
 LOG = logging.getLogger("umiak.operator")
+WATCHES = 10
+"""Connections that the watches of one more namespace need at most."""
 
 
 class ClusterWatch:
@@ -63,16 +65,18 @@ class ClusterWatch:
         return [f"{each.path}: {each.trouble}" for each in self._reflectors if each.trouble]
 
     def _watched(self) -> list[Reflector]:
-        namespace = self._options.namespace
         kinds = [JOBS, KUBEFLOW_JOBS] if self._options.with_kubeflow else [JOBS]
-        for kind in kinds:
-            self._reflectors.append(self._reflector(kind.collection(namespace), self._job_sink(kind.group)))
+        for namespace in self._namespaces:
+            for kind in kinds:
+                sink = self._job_sink(kind.group, namespace)
+                self._reflectors.append(self._reflector(kind.collection(namespace), sink))
         for kind in (*CHILDREN, *self._discovery.kinds()):
             self._watch_children(kind)
-        for kind in CHILDREN:
-            old = f"{RES_NAME},!{JOB_NAME}"
-            sink = self._child_sink(kind.kind, is_old=True)
-            self._reflectors.append(self._reflector(kind.collection(namespace), sink, old))
+        old = f"{RES_NAME},!{JOB_NAME}"
+        for namespace in self._namespaces:
+            for kind in CHILDREN:
+                sink = self._child_sink(kind.kind, namespace, is_old=True)
+                self._reflectors.append(self._reflector(kind.collection(namespace), sink, old))
         sink = Sink(
             put=self.cache.put_node,
             remove=lambda body: self.cache.remove_node(body["metadata"]["name"]),
@@ -81,11 +85,18 @@ class ClusterWatch:
         self._reflectors.append(self._reflector(NODES.collection(), sink, is_optional=True))
         return self._reflectors
 
-    def _watch_children(self, kind: ServedKind) -> Reflector:
-        path = kind.collection(self._options.namespace)
-        reflector = self._reflector(path, self._child_sink(kind.kind), JOB_NAME, is_optional=kind not in CHILDREN)
-        self._reflectors.append(reflector)
-        return reflector
+    @property
+    def _namespaces(self) -> tuple[str, ...]:
+        """One word for each collection that is watched; the empty one means all namespaces."""
+        return self._options.namespaces or ("",)
+
+    def _watch_children(self, kind: ServedKind) -> list[Reflector]:
+        made = []
+        for namespace in self._namespaces:
+            path, sink = kind.collection(namespace), self._child_sink(kind.kind, namespace)
+            made.append(self._reflector(path, sink, JOB_NAME, is_optional=kind not in CHILDREN))
+        self._reflectors += made
+        return made
 
     def _reflector(self, path: str, sink: Sink, selector: str = "", *, is_optional: bool = False) -> Reflector:
         def restarted(why: str) -> None:
@@ -93,7 +104,7 @@ class ClusterWatch:
 
         return Reflector(self._api, path, sink, selector=selector, is_optional=is_optional, restarted=restarted)
 
-    def _job_sink(self, group: str) -> Sink:
+    def _job_sink(self, group: str, namespace: str) -> Sink:
         def remove(body: Mapping[str, Any]) -> None:
             metadata = body["metadata"]
             self.cache.remove_job(group, metadata.get("namespace") or "", metadata["name"], metadata.get("uid") or "")
@@ -101,10 +112,10 @@ class ClusterWatch:
         return Sink(
             put=lambda body: self.cache.put_job(group, body),
             remove=remove,
-            listed=lambda found, version: self.cache.listed_jobs(group, found, version),
+            listed=lambda found, version: self.cache.listed_jobs(group, found, version, namespace),
         )
 
-    def _child_sink(self, kind: str, *, is_old: bool = False) -> Sink:
+    def _child_sink(self, kind: str, namespace: str, *, is_old: bool = False) -> Sink:
         def remove(body: Mapping[str, Any]) -> None:
             metadata = body["metadata"]
             self.cache.remove(
@@ -118,7 +129,7 @@ class ClusterWatch:
         return Sink(
             put=lambda body: self.cache.put(kind, body),
             remove=remove,
-            listed=lambda found, version: self.cache.listed(kind, found, version, is_old=is_old),
+            listed=lambda found, version: self.cache.listed(kind, found, version, namespace, is_old=is_old),
         )
 
     async def _discover(self) -> None:
@@ -127,9 +138,10 @@ class ClusterWatch:
             await asyncio.sleep(self._discovery.period_s)
             for kind in await self._discovery.refresh():
                 LOG.info("this cluster serves %s now", kind.kind)
-                reflector = self._watch_children(kind)
-                self._loops.append(asyncio.ensure_future(reflector.run()))
-                await reflector.synced.wait()
+                reflectors = self._watch_children(kind)
+                self._loops += [asyncio.ensure_future(each.run()) for each in reflectors]
+                for each in reflectors:
+                    await each.synced.wait()
                 self.cache.tell_all()
 
 

@@ -21,6 +21,7 @@ from umiak.kube import access
 from umiak.kube.answers import KubeRefused, KubeSilent, told
 from umiak.kube.async_api import AsyncKubeApi
 from umiak.operator.controller import http_pages
+from umiak.operator.controller.cluster_watch import WATCHES
 from umiak.operator.controller.controller import AT_ONCE, NEW_AT_ONCE, Controller
 from umiak.operator.controller.election import LeaseElection
 from umiak.operator.controller.metrics import OperatorMetrics
@@ -70,7 +71,7 @@ class _Program:
         api = AsyncKubeApi(
             self._access,
             self._environ,
-            connections=self._options.in_flight + AT_ONCE + NEW_AT_ONCE,
+            connections=self._options.in_flight + AT_ONCE + NEW_AT_ONCE + WATCHES * len(self._options.namespaces[1:]),
             answered=self._answered,
         )
         async with api:
@@ -131,7 +132,7 @@ class _Program:
                 LOG.info("the API does not tell its version: %s", error)
                 return
             raise told(error, "umiak operator", self._access) from None
-        where = self._options.namespace or "all namespaces"
+        where = ", ".join(self._options.namespaces) or "all namespaces"
         LOG.info("Kubernetes %s, jobs in %s", version.get("gitVersion", "of unknown version"), where)
 
     async def _serve(self) -> list[asyncio.Server]:

@@ -1,0 +1,108 @@
+"""Plain data with values to be put in, and what it is for given values. Values, and a decider.
+
+    tree = {"kind": "Deployment", "spec": {"replicas": Put(name="replicas"), "x": When(test=Test(name="kubeflow"), then=1)}}
+    filled([tree], {"replicas": 2, "kubeflow": False}, "paddle-system")      [{"kind": "Deployment", "spec": {"replicas": 2}}]
+
+`umiak deploy` prints what comes out; `helm_text` writes the same tree as a template of the chart.
+"""
+
+from __future__ import annotations
+
+from umiak.core.value import value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+    from typing import Any
+
+NAMESPACE, EACH = "<namespace>", "<each>"
+"""Names of what is no value of the chart: the operator's namespace, and one item of the list that a `ForEach` goes through."""
+
+
+@value
+class Put:
+    """A value by its name: a text or a number, or all of a tree. A list behind a ``prefix`` is joined with commas."""
+
+    name: str
+    prefix: str = ""
+    is_tree: bool = False
+
+
+@value
+class Test:
+    """Whether a value is there and not empty; equals a word; or is large enough."""
+
+    name: str
+    equals: str = ""
+    least: int = 0
+    is_not: bool = False
+
+
+@value
+class When:
+    """An entry, an item or documents (a list) that are there only sometimes."""
+
+    test: Test
+    then: Any
+
+
+@value
+class ForEach:
+    """Documents that are there once for each item of a list; `EACH` is the item."""
+
+    name: str
+    then: list[Any]
+
+
+@value
+class Joined:
+    """A mapping, and what a value adds to it."""
+
+    plain: Mapping[str, Any]
+    name: str
+
+
+def filled(documents: Iterable[Any], values: Mapping[str, Any], namespace: str) -> list[dict[str, Any]]:
+    """All documents that there are with these values."""
+    return list(_documents(documents, {**values, NAMESPACE: namespace}))
+
+
+def holds(test: Test, values: Mapping[str, Any]) -> bool:
+    """Whether it is so with these values."""
+    found = values[test.name]
+    answer = found == test.equals if test.equals else found >= test.least if test.least else bool(found)
+    return bool(answer) is not test.is_not
+
+
+def _documents(documents: Iterable[Any], values: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    for each in documents:
+        if isinstance(each, When):
+            yield from _documents(each.then if holds(each.test, values) else (), values)
+        elif isinstance(each, ForEach):
+            for item in values[each.name]:
+                yield from _documents(each.then, {**values, EACH: item})
+        else:
+            yield _filled(each, values)
+
+
+def _filled(node: Any, values: Mapping[str, Any]) -> Any:
+    if isinstance(node, Put):
+        found = values[node.name]
+        if node.prefix:
+            return node.prefix + (",".join(found) if isinstance(found, (list, tuple)) else str(found))
+        return found
+    if isinstance(node, Joined):
+        return {**_filled(node.plain, values), **values[node.name]}
+    if isinstance(node, dict):
+        shown = {key: _shown(item, values) for key, item in node.items()}
+        return {key: _filled(item[0], values) for key, item in shown.items() if item}
+    if isinstance(node, list):
+        return [_filled(item, values) for each in node for item in _shown(each, values)]
+    return node
+
+
+def _shown(node: Any, values: Mapping[str, Any]) -> list[Any]:
+    """The node, or nothing."""
+    if isinstance(node, When):
+        return [node.then] if holds(node.test, values) else []
+    return [node]

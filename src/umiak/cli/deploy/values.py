@@ -1,0 +1,312 @@
+"""What can be said about a deployment of the operator: one table, from which the chart's values.yaml, its schema, and the flags of
+`umiak deploy` are made. Values, and a decider.
+
+    defaults()                                  {"image": "umiak-operator:latest", "replicas": 1, ...}
+    refusals({"replicas": "two"})               [Refusal(value="replicas", path="replicas", what="expected a whole number", ...)]
+
+The schema is a part of JSON Schema that both Helm and this module check, so that both refuse the same.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+
+from umiak.core.value import value
+from umiak.submit.backends.kubernetes.yaml_text import as_yaml
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from typing import Any
+
+IMAGE = "umiak-operator:latest"
+"""What deploy/Dockerfile makes."""
+SELECTED = "control-plane"
+"""The label by which the deployment knows its pods."""
+GANG_GROUPS = {
+    "volcano": "scheduling.volcano.sh",
+    "scheduler-plugins": "scheduling.x-k8s.io",
+    "native": "scheduling.k8s.io",
+}
+"""Gang schedulers, and where their PodGroup is."""
+SCHEDULINGS = ("none", *GANG_GROUPS)
+PULL_POLICIES = ("Always", "IfNotPresent", "Never")
+EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+RESOURCES = {"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"memory": "300Mi"}}
+"""No limit of CPU: it would slow the operator down when many jobs come at once."""
+
+_LABEL = r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"
+_SUBDOMAIN = r"^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$"
+_QUALIFIED = r"^([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$"
+_LABEL_VALUE = r"^([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?$"
+_TOLERATED = r"^(|([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)$"
+_QUANTITY = r"^[0-9]+(\.[0-9]+)?(m|k|Ki|M|Mi|G|Gi|T|Ti|P|Pi)?$"
+_OWN_LABELS = r"^(control-plane|app\.kubernetes\.io/name|rbac\.authorization\.k8s\.io/.*)$"
+
+
+def _text(pattern: str, means: str) -> dict[str, Any]:
+    return {"type": "string", "pattern": pattern, "description": means}
+
+
+_NAME = _text(_LABEL, "a name of small letters, digits and hyphens, at most 63 characters")
+_SECRET = _text(_SUBDOMAIN, "a name of small letters, digits, hyphens and dots")
+_VALUE = _text(_LABEL_VALUE, "the value of a label: letters, digits, `-`, `_` and `.`, at most 63 characters")
+_KEY = _text(_QUALIFIED, "the key of a label, as in example.com/team")
+_NUMBERS = {
+    "type": "object",
+    "additionalProperties": {
+        "type": ["string", "number"],
+        "pattern": _QUANTITY,
+        "minimum": 0,
+        "description": "a quantity of Kubernetes, as in 500m or 1Gi",
+    },
+}
+
+
+@value
+class ChartValue:
+    """One value."""
+
+    name: str
+    default: Any
+    meaning: str
+    schema: Mapping[str, Any]
+    flag: str
+    """Of `umiak deploy`."""
+
+
+@value
+class Refusal:
+    """What is wrong with a value."""
+
+    value: str
+    path: str
+    what: str
+    given: Any
+
+
+VALUES = (
+    ChartValue(
+        name="image",
+        default=IMAGE,
+        meaning="Image that has umiak; deploy/Dockerfile makes one.",
+        schema=_text(r"^\S+$", "the name of an image"),
+        flag="image",
+    ),
+    ChartValue(
+        name="imagePullPolicy",
+        default="IfNotPresent",
+        meaning="When nodes pull the image.",
+        schema={"enum": list(PULL_POLICIES)},
+        flag="pull_policy",
+    ),
+    ChartValue(
+        name="imagePullSecrets",
+        default=[],
+        meaning="Secrets with the credentials of the image's registry.",
+        schema={
+            "type": "array",
+            "items": {
+                "type": "object",
+                "properties": {"name": _SECRET},
+                "required": ["name"],
+                "additionalProperties": False,
+            },
+        },
+        flag="pull_secret",
+    ),
+    ChartValue(
+        name="replicas",
+        default=1,
+        meaning="Operators; one of them acts, the others wait to take over. Two or more are put on different nodes where possible, "
+        "and a PodDisruptionBudget (Kubernetes 1.21) lets drained nodes take one at a time.",
+        schema={"type": "integer", "minimum": 0, "maximum": 100},
+        flag="replicas",
+    ),
+    ChartValue(
+        name="watchNamespaces",
+        default=[],
+        meaning="Serve jobs of these namespaces only, with rights in them alone. They must exist. Default: all namespaces.",
+        schema={"type": "array", "items": _NAME, "uniqueItems": True},
+        flag="watch",
+    ),
+    ChartValue(
+        name="scheduling",
+        default="none",
+        meaning="Gang scheduler of the cluster.",
+        schema={"enum": list(SCHEDULINGS)},
+        flag="scheduling",
+    ),
+    ChartValue(
+        name="etcdServer",
+        default="",
+        meaning="etcd of elastic jobs as host:port. Default: jobs bring their own meeting point.",
+        schema=_text(r"^\S*$", "an address without spaces"),
+        flag="etcd_server",
+    ),
+    ChartValue(
+        name="kubeflow",
+        default=False,
+        meaning="Serve kubeflow.org/v1 PaddleJobs as well. Their definition is deploy/crd-kubeflow.yaml.",
+        schema={"type": "boolean"},
+        flag="kubeflow",
+    ),
+    ChartValue(
+        name="serviceMonitor",
+        default=False,
+        meaning="A ServiceMonitor, so that prometheus-operator, which the cluster must have, reads the metrics.",
+        schema={"type": "boolean"},
+        flag="service_monitor",
+    ),
+    ChartValue(
+        name="resources",
+        default=RESOURCES,
+        meaning="What the operator's container asks for, and at most gets.",
+        schema={
+            "type": "object",
+            "properties": {"requests": _NUMBERS, "limits": _NUMBERS},
+            "additionalProperties": False,
+        },
+        flag="requests",
+    ),
+    ChartValue(
+        name="nodeSelector",
+        default={},
+        meaning="Labels that the operator's nodes must have.",
+        schema={"type": "object", "propertyNames": _KEY, "additionalProperties": _VALUE},
+        flag="node_selector",
+    ),
+    ChartValue(
+        name="tolerations",
+        default=[],
+        meaning="Taints of nodes that the operator tolerates.",
+        schema={
+            "type": "array",
+            "items": {
+                "type": "object",
+                "properties": {
+                    "key": _text(_TOLERATED, "the key of a taint"),
+                    "operator": {"enum": ["Exists", "Equal"]},
+                    "value": _VALUE,
+                    "effect": {"enum": list(EFFECTS)},
+                    "tolerationSeconds": {"type": "integer", "minimum": 0},
+                },
+                "additionalProperties": False,
+            },
+        },
+        flag="toleration",
+    ),
+    ChartValue(
+        name="extraLabels",
+        default={},
+        meaning="Further labels of everything but the definitions, as some Prometheus wants them of a ServiceMonitor.",
+        schema={
+            "type": "object",
+            "propertyNames": {"allOf": [_KEY, {"not": {"pattern": _OWN_LABELS}}]},
+            "additionalProperties": _VALUE,
+        },
+        flag="label",
+    ),
+)
+BY_NAME = {each.name: each for each in VALUES}
+
+
+def defaults() -> dict[str, Any]:
+    """Every value as it is if nobody says anything."""
+    return {each.name: each.default for each in VALUES}
+
+
+def values_yaml() -> str:
+    """values.yaml of the chart."""
+    parts = [f"# {each.meaning}{_words(each)}\n{as_yaml({each.name: each.default})}" for each in VALUES]
+    return "\n".join(parts)
+
+
+def schema() -> str:
+    """values.schema.json of the chart. A chart above this one may say ``global`` to all."""
+    properties = {each.name: {"description": each.meaning, **each.schema} for each in VALUES}
+    made = {
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "title": "Values of the chart umiak-operator",
+        "type": "object",
+        "properties": {**properties, "global": {"type": "object"}},
+        "additionalProperties": False,
+    }
+    return json.dumps(made, indent=2) + "\n"
+
+
+def refusals(values: Mapping[str, Any]) -> list[Refusal]:
+    """Everything that the schema does not allow."""
+    found = []
+    for name, item in values.items():
+        for path, what, given in _refused(BY_NAME[name].schema, item, name):
+            found.append(Refusal(value=name, path=path, what=what, given=given))
+    return found
+
+
+def _words(each: ChartValue) -> str:
+    choices = each.schema.get("enum")
+    return f" One of {', '.join(choices)}." if choices else ""
+
+
+_TYPES = {
+    "object": (dict, "a mapping"),
+    "array": (list, "a list"),
+    "string": (str, "text"),
+    "boolean": (bool, "true or false"),
+    "integer": (int, "a whole number"),
+    "number": ((int, float), "a number"),
+}
+
+
+def _refused(schema: Mapping[str, Any], item: Any, path: str) -> Iterator[tuple[str, str, Any]]:
+    for part in schema.get("allOf", ()):
+        yield from _refused(part, item, path)
+    if "not" in schema and not list(_refused(schema["not"], item, path)):
+        yield path, "the operator uses this one itself", item
+    if "enum" in schema and item not in schema["enum"]:
+        yield path, f"expected one of {', '.join(schema['enum'])}", item
+    kinds = schema.get("type", [])
+    kinds = [kinds] if isinstance(kinds, str) else kinds
+    if kinds and not any(_is(kind, item) for kind in kinds):
+        yield path, f"expected {' or '.join(_TYPES[kind][1] for kind in kinds)}", item
+        return
+    yield from _refused_scalar(schema, item, path)
+    if isinstance(item, dict):
+        yield from _refused_entries(schema, item, path)
+    if isinstance(item, list):
+        if schema.get("uniqueItems") and len(set(map(str, item))) < len(item):
+            yield path, "the same item twice", item
+        for number, each in enumerate(item):
+            yield from _refused(schema.get("items", {}), each, f"{path}[{number}]")
+
+
+def _refused_scalar(schema: Mapping[str, Any], item: Any, path: str) -> Iterator[tuple[str, str, Any]]:
+    if "pattern" in schema and isinstance(item, str) and not re.fullmatch(schema["pattern"], item):
+        yield path, f"expected {schema.get('description', 'another text')}", item
+    if isinstance(item, (int, float)) and not isinstance(item, bool):
+        if item < schema.get("minimum", item):
+            yield path, f"less than {schema['minimum']}", item
+        if item > schema.get("maximum", item):
+            yield path, f"more than {schema['maximum']}", item
+
+
+def _refused_entries(schema: Mapping[str, Any], item: Mapping[str, Any], path: str) -> Iterator[tuple[str, str, Any]]:
+    known, others = schema.get("properties", {}), schema.get("additionalProperties", {})
+    for name in schema.get("required", ()):
+        if name not in item:
+            yield path, f"{name} is missing", dict(item)
+    for key, each in item.items():
+        yield from _refused(schema.get("propertyNames", {}), key, f"{path}.{key}")
+        if key in known:
+            yield from _refused(known[key], each, f"{path}.{key}")
+        elif others is False:
+            yield f"{path}.{key}", f"unknown: expected one of {', '.join(known)}", each
+        else:
+            yield from _refused(others, each, f"{path}.{key}")
+
+
+def _is(kind: str, item: Any) -> bool:
+    wanted = _TYPES[kind][0]
+    return isinstance(item, wanted) and (kind == "boolean" or not isinstance(item, bool))  # type: ignore[arg-type]
