@@ -100,18 +100,17 @@ class Cluster(ControlPlane):
         (self.directory / registry.CONFIGURATIONS).write_text(json.dumps(self._images))
         return name
 
-    def deploy_operator(self, *flags: str) -> None:
+    def deploy_operator(self, *flags: str, namespace: str = "paddle-system") -> None:
         """Run umiak's operator in a pod, from the manifests that `umiak deploy` prints, and wait until it is ready."""
-        words = [sys.executable, "-m", "umiak", "deploy", *flags]
+        words = [sys.executable, "-m", "umiak", "deploy", "--namespace", namespace, *flags]
         manifests = subprocess.run(words, capture_output=True, text=True, check=True).stdout
         self.kubectl("apply", "--server-side", "-f", "-", input=manifests)
         waiting = ["rollout", "status", "deployment/paddle-controller-manager", "--timeout=180s"]
-        done = self.kubectl("--namespace=paddle-system", *waiting, check=False, timeout=200)
+        there = f"--namespace={namespace}"
+        done = self.kubectl(there, *waiting, check=False, timeout=200)
         if done.returncode != 0:
-            told = self.kubectl("--namespace=paddle-system", "describe", "pods").stdout
-            logs = self.kubectl(
-                "--namespace=paddle-system", "logs", "deployment/paddle-controller-manager", check=False
-            )
+            told = self.kubectl(there, "describe", "pods").stdout
+            logs = self.kubectl(there, "logs", "deployment/paddle-controller-manager", check=False)
             raise KubernetesError(f"the operator is not ready: {done.stderr}\n{told}\n{logs.stdout}{logs.stderr}")
 
     def ready(self, name: str) -> bool:

@@ -90,18 +90,31 @@ def test_cluster_wide(control_plane, fake_nodes, jobs, home, tmp_path: Path):
     nothing_was_refused(tmp_path / "log")
 
 
-def test_for_one_namespace(control_plane, fake_nodes, jobs, home, tmp_path: Path):
-    """Without rights beyond it, so that it does not see nodes."""
+def test_for_two_namespaces(control_plane, fake_nodes, jobs, home, tmp_path: Path):
+    """Without rights beyond them, so that it does not see nodes."""
     plane = control_plane
+    second = Jobs(plane, plane.namespace(f"second-{secrets.token_hex(4)}"))
     for each in objects.rights(objects.DeployOptions(namespace=home)):  # what an earlier test has bound
         if each["kind"].startswith("ClusterRole"):
             plane.kubectl("delete", each["kind"], each["metadata"]["name"], "--ignore-not-found")
-    options = objects.DeployOptions(namespace=home, values={"watchNamespaces": [jobs.namespace]})
+    options = objects.DeployOptions(namespace=home, values={"watchNamespaces": [jobs.namespace, second.namespace]})
     other = Jobs(plane, home)
     other.create(job("elsewhere", home))
     with deployed(plane, options, tmp_path / "log"):
+        second.create(job("wide", second.namespace))
+        second.until_phase("wide", "Running")
         whole_life(plane, fake_nodes, jobs)
+        assert sorted(second.pods()) == ["wide-worker-0", "wide-worker-1"], "a list of the first removes nothing here"
+        for name in second.pods():
+            fake_nodes.finish(name, namespace=second.namespace)
+        second.until_phase("wide", "Completed")
     assert other.status("elsewhere") == {}
+    account = plane.account_kubeconfig(home, objects.ACCOUNT)
+    for place, answer in ((jobs.namespace, "yes"), (second.namespace, "yes"), (home, "no"), ("default", "no")):
+        for words in (["list", "pods"], ["create", "pods"], ["patch", "paddlejobs.batch.paddlepaddle.org"]):
+            told = plane.kubectl("auth", "can-i", *words, "--namespace", place, kubeconfig=account, check=False)
+            assert told.stdout.strip() == answer, (place, words)
+    plane.request("DELETE", f"/api/v1/namespaces/{second.namespace}")
     found = refusals(tmp_path / "log")
     assert [line for line in found if "node" not in line.lower()] == []
 

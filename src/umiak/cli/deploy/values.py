@@ -43,6 +43,7 @@ _LABEL_VALUE = r"^([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?$"
 _TOLERATED = r"^(|([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)$"
 _QUANTITY = r"^[0-9]+(\.[0-9]+)?(m|k|Ki|M|Mi|G|Gi|T|Ti|P|Pi)?$"
 _OWN_LABELS = r"^(control-plane|app\.kubernetes\.io/name|rbac\.authorization\.k8s\.io/.*)$"
+"""Names are checked by `patternProperties`: of `propertyNames` Helm tells the path of another value."""
 
 
 def _text(pattern: str, means: str) -> dict[str, Any]:
@@ -52,7 +53,6 @@ def _text(pattern: str, means: str) -> dict[str, Any]:
 _NAME = _text(_LABEL, "a name of small letters, digits and hyphens, at most 63 characters")
 _SECRET = _text(_SUBDOMAIN, "a name of small letters, digits, hyphens and dots")
 _VALUE = _text(_LABEL_VALUE, "the value of a label: letters, digits, `-`, `_` and `.`, at most 63 characters")
-_KEY = _text(_QUALIFIED, "the key of a label, as in example.com/team")
 _NUMBERS = {
     "type": "object",
     "additionalProperties": {
@@ -174,7 +174,7 @@ VALUES = (
         name="nodeSelector",
         default={},
         meaning="Labels that the operator's nodes must have.",
-        schema={"type": "object", "propertyNames": _KEY, "additionalProperties": _VALUE},
+        schema={"type": "object", "patternProperties": {_QUALIFIED: _VALUE}, "additionalProperties": False},
         flag="node_selector",
     ),
     ChartValue(
@@ -203,8 +203,8 @@ VALUES = (
         meaning="Further labels of everything but the definitions, as some Prometheus wants them of a ServiceMonitor.",
         schema={
             "type": "object",
-            "propertyNames": {"allOf": [_KEY, {"not": {"pattern": _OWN_LABELS}}]},
-            "additionalProperties": _VALUE,
+            "patternProperties": {_OWN_LABELS: False, _QUALIFIED: _VALUE},
+            "additionalProperties": False,
         },
         flag="label",
     ),
@@ -261,10 +261,6 @@ _TYPES = {
 
 
 def _refused(schema: Mapping[str, Any], item: Any, path: str) -> Iterator[tuple[str, str, Any]]:
-    for part in schema.get("allOf", ()):
-        yield from _refused(part, item, path)
-    if "not" in schema and not list(_refused(schema["not"], item, path)):
-        yield path, "the operator uses this one itself", item
     if "enum" in schema and item not in schema["enum"]:
         yield path, f"expected one of {', '.join(schema['enum'])}", item
     kinds = schema.get("type", [])
@@ -298,13 +294,16 @@ def _refused_entries(schema: Mapping[str, Any], item: Mapping[str, Any], path: s
         if name not in item:
             yield path, f"{name} is missing", dict(item)
     for key, each in item.items():
-        yield from _refused(schema.get("propertyNames", {}), key, f"{path}.{key}")
-        if key in known:
-            yield from _refused(known[key], each, f"{path}.{key}")
-        elif others is False:
-            yield f"{path}.{key}", f"unknown: expected one of {', '.join(known)}", each
-        else:
-            yield from _refused(others, each, f"{path}.{key}")
+        matching = [known[key]] if key in known else []
+        matching += [part for name, part in schema.get("patternProperties", {}).items() if re.fullmatch(name, key)]
+        for part in matching or [others]:
+            if part is not False:
+                yield from _refused(part, each, f"{path}.{key}")
+            elif matching:
+                yield f"{path}.{key}", "the operator uses this one itself", key
+            else:
+                choices = f", expected one of {', '.join(known)}" if known else ""
+                yield f"{path}.{key}", f"not a name that can stand here{choices}", key
 
 
 def _is(kind: str, item: Any) -> bool:

@@ -1,4 +1,5 @@
-"""The chart with a real Helm: it makes the objects that `umiak deploy` prints, and refuses the values that `umiak deploy` refuses."""
+"""The chart with a real Helm, the kustomization with a real kubectl: both make the objects that `umiak deploy` prints, and Helm refuses the
+values that `umiak deploy` refuses."""
 
 from __future__ import annotations
 
@@ -14,12 +15,13 @@ import yaml
 
 from testbed.kubernetes import programs
 from testbed.pytest_support import require
-from umiak.cli.deploy import objects, values
+from umiak.cli.deploy import kustomize, objects, values
 from umiak.cli.deploy.objects import DeployOptions
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.timeout(300)]
 
-CHART = Path(__file__).resolve().parents[2] / "deploy" / "chart"
+DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
+CHART = DEPLOY / "chart"
 Helm = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
@@ -101,7 +103,8 @@ BAD: dict[str, dict[str, Any]] = {
     "tolerations/0/effect": {"tolerations": [{"key": "gpu", "effect": "Never"}]},
     "resources/limits/memory": {"resources": {"limits": {"memory": "much"}}},
     "nodeSelector/pool": {"nodeSelector": {"pool": True}},
-    "extraLabels": {"extraLabels": {"control-plane": "mine"}},
+    "extraLabels/control-plane": {"extraLabels": {"control-plane": "mine"}},
+    "nodeSelector": {"nodeSelector": {"a b": "c"}},
     "extraLabels/team": {"extraLabels": {"team": "a b"}},
 }
 
@@ -115,3 +118,30 @@ def test_a_bad_value_is_refused_with_its_path(helm: Helm) -> None:
     done = helm("template", "umiak", str(CHART), said={"replica": 2})
     assert done.returncode != 0
     assert "replica" in done.stderr
+
+
+def test_kustomize_makes_what_the_command_prints(tmp_path: Path) -> None:
+    require(programs.available())
+
+    def built(directory: Path) -> list[dict[str, Any]]:
+        command = [programs.program("kubectl"), "kustomize", str(directory)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+        assert done.returncode == 0, done.stderr
+        return list(yaml.safe_load_all(done.stdout))
+
+    assert sorted(map(_plain, built(DEPLOY))) == sorted(map(_plain, objects.objects(DeployOptions())))
+    options = DeployOptions(values={**EVERYTHING, "watchNamespaces": ["ml", "lab"]})
+    base, overlay = tmp_path / "base", tmp_path / "overlay"
+    base.mkdir()
+    overlay.mkdir()
+    for name, text in kustomize.files(options).items():
+        (base / name).write_text(text)
+    assert sorted(map(_plain, built(base))) == sorted(map(_plain, objects.objects(options)))
+    images = [{"name": "registry.example/umiak", "newTag": "2"}]
+    replicas = [{"name": objects.DEPLOYMENT, "count": 5}]
+    (overlay / "kustomization.yaml").write_text(
+        json.dumps({"resources": ["../base"], "images": images, "replicas": replicas})
+    )
+    (deployment,) = [each for each in built(overlay) if each["kind"] == "Deployment"]
+    assert deployment["spec"]["replicas"] == 5
+    assert deployment["spec"]["template"]["spec"]["containers"][0]["image"] == "registry.example/umiak:2"
