@@ -207,6 +207,7 @@ NAMES_ELSEWHERE = {
     "umiak.cli.launch_flags": "a table of flags: each row has its variable",
     "umiak.cli.ps_flags": "a table of flags",
     "umiak.cli.train_flags": "a table of flags",
+    "umiak.submit.configuration": "of the person, not of a job: places that are in no file",
     "umiak.testing.clouds": "simulated platforms write what platforms read",
     "umiak.testing.pods": "simulated platforms",
     "umiak.testing.processes": "simulated platforms",

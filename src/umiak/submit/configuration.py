@@ -1,5 +1,6 @@
 """Finds umiak's own files: which places a project and its user name, and where runs are kept. An adapter.
 
+UMIAK_PLACES                   a variable with the text of such a file: before all files
 umiak.toml                     in the working directory or above it: the project's
 ~/.config/umiak/config.toml    the user's own (XDG_CONFIG_HOME)
 ~/.local/state/umiak           runs (XDG_STATE_HOME); below it machines/NAME.toml: places of rented machines
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from umiak.submit.places import NamedPlace, PlacesReading
 
 PROJECT = "umiak.toml"
+VARIABLE = "UMIAK_PLACES"
+"""Its text is that of a further file, nearer than all others: `kubectl umiak` names its cluster so."""
 
 
 def context(
@@ -37,7 +40,7 @@ def context(
 
 def read(at: SubmitContext) -> PlacesReading:
     """All places of the project and of the user, and what is wrong in their files."""
-    files = [(path, _text(path, at.environ)) for path in paths(at)]
+    files = [(VARIABLE, at.environ.get(VARIABLE)), *[(path, _text(path, at.environ)) for path in paths(at)]]
     return places.read([(path, text) for path, text in files if text is not None], BackendNames())
 
 

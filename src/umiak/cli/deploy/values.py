@@ -2,7 +2,7 @@
 `umiak deploy` are made. Values, and a decider.
 
     defaults()                                  {"image": "umiak-operator:latest", "replicas": 1, ...}
-    refusals({"replicas": "two"})               [Refusal(value="replicas", path="replicas", what="expected a whole number", ...)]
+    refusals({"replicas": "two"})               [ValueRefusal(value="replicas", path="replicas", what="expected a whole number", ...)]
 
 The schema is a part of JSON Schema that both Helm and this module check, so that both refuse the same.
 """
@@ -77,7 +77,7 @@ class ChartValue:
 
 
 @value
-class Refusal:
+class ValueRefusal:
     """What is wrong with a value."""
 
     value: str
@@ -236,12 +236,12 @@ def schema() -> str:
     return json.dumps(made, indent=2) + "\n"
 
 
-def refusals(values: Mapping[str, Any]) -> list[Refusal]:
+def refusals(values: Mapping[str, Any]) -> list[ValueRefusal]:
     """Everything that the schema does not allow."""
     found = []
     for name, item in values.items():
         for path, what, given in _refused(BY_NAME[name].schema, item, name):
-            found.append(Refusal(value=name, path=path, what=what, given=given))
+            found.append(ValueRefusal(value=name, path=path, what=what, given=given))
     return found
 
 

@@ -139,6 +139,14 @@ LIST = (
         metavar="PLACE",
     ),
     Flag(
+        name="everybody",
+        help="List all runs that the place itself knows of, also those that others submitted; without --on, of the default place.",
+        group=WHICH,
+        origin=FlagOrigin.UMIAK,
+        kind=FlagKind.SWITCH,
+        default=False,
+    ),
+    Flag(
         name="limit",
         letter="n",
         help="List so many runs.",

@@ -95,6 +95,7 @@ PAGES = {
         examples=(
             ("umiak list", "the last 20"),
             ("umiak list --on lab --all", "all of one place"),
+            ("umiak list --on prod --everybody", "also those of other people"),
             ("umiak list --json", "machine-readable"),
         ),
         flags=flags.LIST,

@@ -9,6 +9,7 @@ from umiak.cli.runs.flags import LIST
 from umiak.core.job import handle
 from umiak.core.problem import Exit, UmiakError
 from umiak.core.status import JobStatus, State
+from umiak.core.value import replace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,7 +34,10 @@ def main(argv: Sequence[str], environ: Mapping[str, str], printer: Printer) -> i
 
     def show(width: int | None) -> tuple[str, bool]:
         places: dict[tuple[str, str], str] = {}
-        records = [each for each in flow.records.all() if not parsed.said("on") or each.place == parsed.text("on")]
+        if parsed.truth("everybody"):
+            records = _records_of(flow, parsed.text("on"))
+        else:
+            records = [each for each in flow.records.all() if not parsed.said("on") or each.place == parsed.text("on")]
         shown = records if parsed.truth("all") else records[: parsed.number("limit")]
         runs = [(each, _status(flow, each, places)) for each in shown]
         if parsed.truth("json"):
@@ -44,6 +48,34 @@ def main(argv: Sequence[str], environ: Mapping[str, str], printer: Printer) -> i
         return tables.list_text(runs, time.time(), width), False
 
     return asking.repeat(parsed, printer, show, lambda: notes)
+
+
+def _records_of(flow: Flow, place: str) -> list[RunRecord]:
+    """Every run that a place knows of, the newest first. Of those that somebody else submitted nothing more is kept here."""
+    from umiak.submit.run_record import RunRecord
+
+    found = []
+    for each in flow.backend(flow.place(place or None)).list():
+        run = flow.find(str(each))
+        record = run.record
+        if record is None or record.handle != str(each):
+            record = RunRecord(
+                run_id=each.id,
+                name=each.id,
+                place=each.place,
+                backend=each.backend,
+                directory="",
+                digest="",
+                submitted_s=0.0,
+                handle=str(each),
+            )
+            try:
+                status = flow.status(run)
+            except UmiakError as error:
+                status = JobStatus(state=State.LOST, reason=str(error))
+            record = replace(record, status=status, submitted_s=status.submitted_s or 0.0)
+        found.append(record)
+    return sorted(found, key=lambda each: -each.submitted_s)
 
 
 def _place_of(record: RunRecord) -> tuple[str, str]:

@@ -44,7 +44,7 @@ partition = "gpu"
 [brings](../tutorials/add-a-backend.md), and the keys of this backend. A key that is unknown, or has a wrong value, is reported with its file and line before
 anything is sent. Passwords and access keys have no key here: they come from environment variables.
 
-The place `local`, this machine, is always there and has no keys.
+The place `local`, this machine, is always there and has no keys. The variable `UMIAK_PLACES` may hold the text of a further such file, which is the nearest of all.
 """
 
 SECTIONS: tuple[tuple[str, str, tuple[tuple[str, tuple[Key, ...]], ...]], ...] = (
