@@ -199,6 +199,50 @@ def test_a_traceback_has_the_lines_of_a_notebook_and_is_shown_once(capsys: pytes
     assert "ZeroDivisionError" not in shown, "the exception has it"
 
 
+SCRIPT = """
+import sys, umiak
+
+def train():
+    sys.stdout.buffer.write("begin \N{SNOWMAN} \x1b]0;title\x07\\n".encode())
+    raise ValueError("no such column: age")
+
+try:
+    umiak.run(train, nproc_per_node=1)
+except umiak.RunError as error:
+    print(error, file=sys.stderr)
+"""
+
+
+@pytest.mark.parametrize("has_terminal", [False, True])
+def test_a_script_shows_a_worker_s_error_once(tmp_path: Path, has_terminal: bool) -> None:
+    """Its output keeps its bytes, also where Python would write ASCII; on a terminal tags have colours, and nothing steers it."""
+    (tmp_path / "script.py").write_text(SCRIPT)
+    environ = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "TERM": "xterm"}
+    environ.pop("NO_COLOR", None)
+    ours, theirs = os.openpty() if has_terminal else os.pipe()
+    process = subprocess.Popen(
+        [sys.executable, tmp_path / "script.py"], env=environ, stdout=theirs, stderr=subprocess.PIPE
+    )
+    os.close(theirs)
+    _, err = process.communicate(timeout=120)
+    out = b""
+    while data := _read(ours):
+        out += data
+    os.close(ours)
+    assert "begin \N{SNOWMAN}".encode() in out
+    assert (b"\x1b]0;title" in out) != has_terminal
+    assert (b"m[trainer 0] \x1b[0mbegin" in out) == has_terminal
+    assert (out + err).count(b"ValueError: no such column: age") == 2, "the first line of the error, and its traceback"
+    assert b"ValueError" not in out
+
+
+def _read(fd: int) -> bytes:
+    try:
+        return os.read(fd, 1 << 16)
+    except OSError:  # of a terminal that nobody has open any more
+        return b""
+
+
 def test_a_traceback_that_ends_nothing_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
     code = "import traceback\ntry:\n    1 / 0\nexcept ZeroDivisionError:\n    traceback.print_exc()\nprint('goes on')\n"
     umiak.run(run_functions.execute, code, nproc_per_node=1)

@@ -16,6 +16,7 @@ from __future__ import annotations
 import codecs
 import json
 import os
+import re
 import select
 import signal
 import subprocess
@@ -25,7 +26,9 @@ from typing import Any
 from umiak.adapters import own_modules
 from umiak.adapters.process import OneInterrupt
 from umiak.cli import launch
+from umiak.core import colours
 from umiak.core.problem import Exit, Problem, UmiakError
+from umiak.core.shown import colours_only
 from umiak.core.value import value
 from umiak.from_python import exchange, options
 from umiak.from_python.results import RankFailure, Results, RunError
@@ -33,7 +36,7 @@ from umiak.from_python.results import RankFailure, Results, RunError
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
-    from typing import NoReturn, TextIO
+    from typing import BinaryIO, NoReturn, TextIO
 
 LAUNCHER = "umiak.from_python.launcher"
 WORKER = "umiak.from_python.worker"
@@ -41,6 +44,8 @@ TRAINER = "trainer"
 CHUNK = 1 << 16
 MOST_SOURCE_BYTES = 4 << 20
 TRACEBACK = "Traceback (most recent call last):"
+TAG = re.compile(r"^\[\w+ (\d+)\] ", re.MULTILINE)
+"""Of a worker's line, with its number."""
 STAGES = {
     "load": (
         "UM-RUN-008",
@@ -184,18 +189,17 @@ class _Launched:
     def __init__(self, path: str, argv: list[str], environ: Mapping[str, str]) -> None:
         if sys.stdout:
             sys.stdout.flush()
-        # A notebook, or a test, replaces sys.stdout: what a process writes to descriptor 1 would not be seen there.
-        forwards = sys.stdout is not sys.__stdout__
+        # Read here, and not inherited: a notebook replaces sys.stdout, and a traceback that is in the exception is not shown as well.
         self._process = subprocess.Popen(
             [sys.executable, *own_modules.start_words(LAUNCHER), str(os.getpid()), path, *argv],
             env=dict(environ),
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE if forwards else None,
+            stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             start_new_session=True,  # Ctrl-C reaches it through this process alone, and once
         )
         self._talk = _Talk(sys.stderr)
-        self._output = _Output(sys.stdout)
+        self._output = _Output(sys.stdout, environ)
         sinks: dict[Any, _Sink] = {self._process.stderr: self._talk, self._process.stdout: self._output}
         self._sinks = {stream.fileno(): sink for stream, sink in sinks.items() if stream}
 
@@ -243,7 +247,10 @@ class _Sink:
 
     def __init__(self, to: TextIO | None) -> None:
         self._to = to
-        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        # This process's own streams get the bytes as they are, whatever its language is; others take text.
+        is_own = to is not None and to in (sys.__stdout__, sys.__stderr__)
+        self._bytes: BinaryIO | None = getattr(to, "buffer", None) if is_own else None
+        self._decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape" if self._bytes else "replace")
 
     def put(self, data: bytes) -> None:
         """Pass it on; no data means that it is over."""
@@ -253,7 +260,11 @@ class _Sink:
         if self._to is None:
             return  # a process without standard streams
         try:
-            self._to.write(text)
+            if self._bytes is None:
+                self._to.write(text)
+            else:
+                self._to.flush()
+                self._bytes.write(text.encode("utf-8", "surrogateescape"))
             self._to.flush()
         except (OSError, ValueError):
             pass  # closed, or full: the job goes on
@@ -262,10 +273,14 @@ class _Sink:
 class _Output(_Sink):
     """What workers print. A traceback waits until something else follows: one that ends a worker is in the exception, and is not shown twice."""
 
-    def __init__(self, to: TextIO | None) -> None:
+    def __init__(self, to: TextIO | None, environ: Mapping[str, str]) -> None:
         super().__init__(to)
         self._rest = ""
         self._held: list[str] = []
+        self._is_terminal = to is not None and self._bytes is not None and to.isatty()
+        self._paints = self._is_terminal and colours.are_wanted(environ)
+        self._unshown = ""
+        """On a terminal: the beginning of a line. What steers a terminal may be cut in two."""
 
     def put(self, data: bytes) -> None:
         text = self._rest + self._decoder.decode(data, not data)
@@ -293,11 +308,26 @@ class _Output(_Sink):
         if not all(_untagged(line).strip() in told for line in self._held if _untagged(line).strip()):
             self._release()
         self._show(self._rest)
+        if self._unshown:
+            self._show("\n")
         self._held, self._rest = [], ""
+
+    def _show(self, text: str) -> None:
+        """On a terminal as the launcher itself does it: what programs print may not steer it, and tags have colours."""
+        if self._is_terminal:
+            text = self._unshown + text
+            end = max(text.rfind("\n"), text.rfind("\r")) + 1
+            text, self._unshown = text[:end], text[end:]
+            text = colours_only(text.encode(errors="surrogateescape")).decode(errors="surrogateescape")
+        super()._show(TAG.sub(_painted, text) if self._paints else text)
 
     def _release(self) -> None:
         self._show("".join(self._held))
         self._held = []
+
+
+def _painted(tag: re.Match[str]) -> str:
+    return colours.painted(tag[0], colours.TAGS[int(tag[1]) % len(colours.TAGS)])
 
 
 def _untagged(line: str) -> str:
