@@ -68,7 +68,6 @@ class NodeCommand:
         self._unread = 0
         """Bytes of input on their way."""
         self._end: CommandEnd | UmiakError | None = None
-        self._heard_at = time.monotonic()
         self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._signals: list[int] = []
         self._told_to_stop = 0
@@ -124,7 +123,6 @@ class NodeCommand:
     def _received(self) -> CommandEnd:
         while True:
             kind, payload = self._session.next()
-            self._heard_at = time.monotonic()
             if kind in (frames.STDOUT, frames.STDERR):
                 self._take(kind == frames.STDERR, payload)
             elif kind == frames.TAKEN:
@@ -161,7 +159,7 @@ class NodeCommand:
             except UmiakError as error:
                 # It may have ended just now, and has then said how.
                 self._await_end(error)
-            if time.monotonic() - self._heard_at > frames.SILENT_S:
+            if time.monotonic() - self._session.heard_at > frames.SILENT_S:
                 self._end = self._session.gone(f"no answer for {frames.SILENT_S:g} s")
 
     def _await_end(self, error: UmiakError) -> None:

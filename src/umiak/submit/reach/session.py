@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import json
 import threading
+import time
 
 from umiak.core.problem import Exit, Problem, UmiakError
 from umiak.core.shown import one_line
@@ -50,6 +51,8 @@ class NodeSession:
         self._waiting: list[tuple[bytes, bytes]] = []
         self._writing = threading.Lock()
         self._is_closed = False
+        self.heard_at = time.monotonic()
+        """When the node has said something, if only that it is there."""
         self._greet()
 
     def close(self) -> None:
@@ -76,6 +79,7 @@ class NodeSession:
                 if kind != frames.PONG:
                     return kind, payload
             data = self._channel.read()
+            self.heard_at = time.monotonic()
             if not data:
                 raise self.gone("")
             try:
