@@ -18,6 +18,7 @@ ACTIONS = {
     "DescribeJobs": "list",
     "DescribeJobLogs": "log",
     "StopJob": "stop",
+    "DescribeJobWebterminal": "terminal",
 }
 
 
@@ -52,6 +53,8 @@ class AihcStandIn(StandIn):
         if action == "stop":
             job.is_stopped, job.word = True, "ManualTermination"
             return 200, {"requestId": "r", "jobId": job.id}
+        if action == "terminal":
+            return 200, {"requestId": "r", "webTerminalUrl": f"wss://terminal.test/{body['podName']}?token=t"}
         if action == "log":
             begin = int(body.get("marker") or 0)
             lines = [line for _, line in job.logs.get(body["podName"], [])]

@@ -19,7 +19,7 @@ class PaiStandIn(StandIn):
     def action(self, request: CloudRequest) -> str:
         if request.path == "/api/v1/jobs":
             return "create" if request.method == "POST" else "list"
-        return {"logs": "log", "stop": "stop"}.get(request.path.rpartition("/")[2], "get")
+        return {"logs": "log", "stop": "stop", "webterminal": "terminal"}.get(request.path.rpartition("/")[2], "get")
 
     def verify(self, request: CloudRequest) -> bool:
         scheme, _, rest = request.headers.get("authorization", "").partition(" ")
@@ -56,6 +56,9 @@ class PaiStandIn(StandIn):
         if action == "stop":
             job.is_stopped, job.word = True, "Stopped"
             return 200, {"JobId": job.id, "RequestId": "r"}
+        if action == "terminal":
+            assert request.asked("IsShared") == "true"
+            return 200, {"WebTerminalUrl": f"wss://terminal.test/{parts[5]}?token=t", "RequestId": "r"}
         if action == "log":
             since, until = (_seconds(request.asked(name)) for name in ("StartTime", "EndTime"))
             lines = [line for at_s, line in job.logs.get(parts[5], []) if since <= at_s < until]

@@ -31,7 +31,7 @@ class Person(Protocol):
 def output(person: Person, *words: str, stdin: str = "") -> tuple[str, str, int]:
     """Standard output, standard error and exit status of a command."""
     with person.start(*words, stdin=subprocess.PIPE) as process:
-        out, err = process.communicate(stdin, timeout=100)
+        out, err = process.communicate(stdin, timeout=300)
     return out, err, process.returncode
 
 
@@ -66,7 +66,9 @@ def unique_mark() -> str:
     return str(secrets.randbelow(10**12) + 10**12)
 
 
-def ends_with_its_client(person: Person, handle: str, alive: Callable[[str], list[int]], mark: str = "") -> None:
+def ends_with_its_client(
+    person: Person, handle: str, alive: Callable[[str], list[int]], mark: str = "", within_s: float = 60
+) -> None:
     """A client that is killed leaves nothing on the node: not the command, not what it has started. ``mark``: see `unique_mark`."""
     mark = mark or unique_mark()
     script = f"sleep 1000.{mark} & sleep 1001.{mark} & echo begun; wait"
@@ -76,7 +78,7 @@ def ends_with_its_client(person: Person, handle: str, alive: Callable[[str], lis
         eventually(lambda: len(alive(mark)) >= 2)  # a shell's child is still the shell for a moment
         process.send_signal(signal.SIGKILL)
         process.wait(30)
-    eventually(lambda: not alive(mark), within_s=60)
+    eventually(lambda: not alive(mark), within_s=within_s)
 
 
 def passes_signals_on(person: Person, handle: str) -> None:

@@ -130,14 +130,18 @@ def place(
     return made(name, cloud, s3_of_all, environ, tmp_path)
 
 
+def settings_of(name: str, cloud: StandIn, s3: moto_server.S3Server) -> str:
+    return (
+        f'[place.lab]\nbackend = "{name}"\nregion = "us-east-1"\nendpoint = "{cloud.url}"\n'
+        f'store_endpoint = "{s3.environ["AWS_ENDPOINT_URL"]}"\nimage = "/team/paddle:2.6"\n'
+        f"poll = 0.01\ntimeout = 1\n{CLOUDS[name][1]}"
+    )
+
+
 def made(
     name: str, cloud: StandIn, s3: moto_server.S3Server, environ: dict[str, str], tmp_path: Path, more: str = ""
 ) -> CloudBackend:
-    settings = (
-        f'[place.lab]\nbackend = "{name}"\nregion = "us-east-1"\nendpoint = "{cloud.url}"\n'
-        f'store_endpoint = "{s3.environ["AWS_ENDPOINT_URL"]}"\nimage = "/team/paddle:2.6"\n'
-        f"poll = 0.01\ntimeout = 1\n{CLOUDS[name][1]}{more}"
-    )
+    settings = settings_of(name, cloud, s3) + more
     reading = places.read([("umiak.toml", settings)], registry.BackendNames())
     assert not reading.problems
     work = tmp_path / "project"
@@ -514,6 +518,51 @@ def test_servers_and_trainers_on_nodes_that_are_alike(
     out = ends_of(running)
     assert [each.returncode for each in running] == [0, 0], out
     assert "trainer 0 of 1 saw PSERVER 0 of 1" in out[1], out
+
+
+@pytest.mark.parametrize("name", ["pai", "aihc"])
+def test_a_link_to_a_terminal(
+    name: str,
+    cloud: StandIn,
+    s3_of_all: moto_server.S3Server,
+    environ: dict[str, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """`umiak exec` without a command prints it; a command is refused with the reason, and a link that is none is not printed."""
+    from umiak.cli.main import main
+
+    place = made(name, cloud, s3_of_all, environ, tmp_path)
+    for variable, text in {**environ, "XDG_STATE_HOME": str(tmp_path / "state")}.items():
+        monkeypatch.setenv(variable, text)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "umiak.toml").write_text(settings_of(name, cloud, s3_of_all))
+
+    def umiak(*words: str) -> tuple[int, str, str]:
+        status = main(["exec", str(handle), *words])
+        return (status, *capsys.readouterr())
+
+    handle = place.submit(submission(place))
+    status, out, err = umiak()
+    assert (status, out) == (3, ""), err
+    assert "UM-SUBMIT-391" in err
+    cloud.only_job().word = "Running"
+    for words, rank in (((), 0), (("--rank", "1"), 1), (("--node", "trainer.1"), 1)):
+        status, out, err = umiak(*words)
+        assert (status, out) == (0, f"wss://terminal.test/{pod_id(name, cloud, rank)}?token=t\n"), err
+        assert f"trainer.{rank}: the link opens a shell" in err
+    assert umiak("--rank", "7")[0] == 3
+    status, out, err = umiak("--", "nvidia-smi")
+    assert (status, out) == (3, "")
+    assert "UM-SUBMIT-390" in err
+    assert f"umiak exec {handle}" in err
+    monkeypatch.setattr(type(place.api), "terminal", lambda *_: "\x1b[2J no link")
+    status, out, err = umiak()
+    assert (status, out) == (3, "")
+    assert "UM-SUBMIT-492" in err
+    assert "\x1b" not in err
+    assert SECRET not in err
 
 
 @pytest.mark.parametrize("name", ["bml"])

@@ -16,6 +16,7 @@ import pytest
 
 from testbed import hosts, ray
 from testbed.pytest_support import require
+from tests.integration import reaching
 from tests.integration.launching import WORKERS
 from tests.integration.submitting import RESTARTED
 from tests.support import eventually
@@ -53,7 +54,7 @@ class Lab:
     def __init__(self, cluster: ray.Cluster, directory: Path) -> None:
         self.cluster = cluster
         self.client = cluster.hosts[0]
-        self.project = directory / "project"
+        self.project = self.directory = directory / "project"
         self.project.mkdir()
         self.state = directory / "state"
         (self.project / "train.py").write_text(WORKER)
@@ -62,14 +63,14 @@ class Lab:
         place = f'backend = "ray"\naddress = "{cluster.address}"\njob_python = "{sys.executable}"\n'
         (self.project / "umiak.toml").write_text(
             f'default_place = "lab"\n[place.lab]\n{place}strategy = "STRICT_SPREAD"\n[place.packed]\n{place}strategy = "PACK"\n'
+            f'[place.kept]\n{place}strategy = "STRICT_SPREAD"\nkeep_directories = true\ndirectory = "{directory}/kept"\n'
         )
 
-    def start(self, *words: str) -> subprocess.Popen[str]:
+    def start(self, *words: str, **more: Any) -> subprocess.Popen[str]:
         pipe = subprocess.PIPE
         argv = [sys.executable, "-m", "umiak", *words]
-        return self.client.popen(
-            argv, env=self.environ, cwd=self.project, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe
-        )
+        streams = {"stdin": subprocess.DEVNULL, "stdout": pipe, "stderr": pipe, **more}
+        return self.client.popen(argv, env=self.environ, cwd=self.project, **streams)
 
     def umiak(self, *words: str, status: int = 0) -> str:
         with self.start(*words) as process:
@@ -343,3 +344,62 @@ def test_no_matter_who_is_killed_nothing_is_left(lab: Lab, tmp_path: Path, whom:
     if whom != "the driver":
         assert "was lost" in lab.umiak("logs", handle)
     eventually(lambda: not lab.ours(), within_s=PATIENCE_S)
+
+
+def test_a_command_beside_a_worker(lab: Lab, tmp_path: Path) -> None:
+    """With two nodes of a run on one host: each command is on its own, and ends with its client. Faults are in test_ray_sessions.py."""
+    handle = lab.submit("--on", "packed", "--nnodes", "2", "--", "train.py", str(tmp_path), "until=go")
+    begun(tmp_path, 2)
+    reaching.tells_what_a_worker_sees(lab, handle, 1)
+    rank = ("--", "sh", "-c", "echo $UMIAK_RANK; exit $((UMIAK_RANK * 4))")
+    assert sorted(lab.umiak("exec", handle, "--all", *rank, status=4).splitlines()) == [
+        "[trainer.0] 0",
+        "[trainer.1] 1",
+    ]
+    assert not any("-session-" in line for line in lab.umiak("list").splitlines()), "a command is listed as a run"
+    reaching.ends_with_its_client(lab, handle, reaching.processes_with, within_s=PATIENCE_S)
+    assert lab.status(handle)["state"] == "running"
+    (tmp_path / "go").touch()
+    lab.umiak("wait", handle)
+    assert "UM-SUBMIT-391" in lab.umiak("exec", handle, *rank, status=3)
+    assert "UM-SUBMIT-490" in lab.umiak("fetch", handle, "--node", "1", status=3)
+    eventually(lambda: not [*lab.cluster.directory.rglob("umiak-*-session-*.log")], within_s=PATIENCE_S)
+
+
+WRITER = """
+import os, pathlib, sys, time
+rank = os.environ["UMIAK_RANK"]
+out = pathlib.Path("out")
+out.mkdir()
+(out / f"model.{rank}").write_bytes(os.urandom(1 << 20) * (40 if rank == "0" else 1))
+(out / "latest").symlink_to(f"model.{rank}")
+(out / "secret").symlink_to("/etc/passwd")
+os.mkfifo(out / "pipe")
+(pathlib.Path(sys.argv[1]) / f"start.{rank}").touch()
+while not (pathlib.Path(sys.argv[1]) / "go").exists():
+    time.sleep(0.05)
+"""
+
+
+def test_files_of_a_run_and_of_one_that_is_over(lab: Lab, tmp_path: Path) -> None:
+    (lab.project / "train.py").write_text(WRITER)
+    handle = lab.submit("--on", "kept", "--nnodes", "2", "--", "train.py", str(tmp_path))
+    run = handle.rpartition("/")[2]
+    begun(tmp_path, 2)
+    found = reaching.fetched(lab, handle)
+    assert found["left_out"]["links"]["names"] == [f"trainer.{rank}/work/out/secret" for rank in range(2)]
+    assert found["left_out"]["special"]["count"] == 2
+    there = tmp_path / "kept" / run
+    for rank in range(2):
+        out = Path("work", "out", f"model.{rank}")
+        assert (lab.project / run / f"trainer.{rank}" / out).read_bytes() == (
+            there / f"trainer.{rank}" / out
+        ).read_bytes()
+        assert os.readlink(lab.project / run / f"trainer.{rank}" / "work" / "out" / "latest") == f"model.{rank}"
+    assert any(name.startswith("trainer.1/log/") for name in reaching.files_below(lab.project / run))
+    (tmp_path / "go").touch()
+    lab.umiak("wait", handle)
+    (there / "trainer.1" / "work" / "out" / "late").write_text("late")
+    only = reaching.fetched(lab, handle, "--node", "1", "--to", "over", "out/late")
+    assert only["problems"] == []
+    assert reaching.files_below(lab.project / "over") == {"trainer.1/work/out/late": b"late"}

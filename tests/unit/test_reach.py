@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import os
 import string
+import time
+import types
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from umiak.core.cluster import Role
 from umiak.core.job import Handle
 from umiak.core.problem import UmiakError
+from umiak.core.status import NodeStatus, State
 from umiak.submit.backend import JobNode, RunFileRoots
 from umiak.submit.node import session_frames as frames
 from umiak.submit.node.session_frames import is_wanted, may_hold
-from umiak.submit.reach import fetch_plan, nodes
+from umiak.submit.reach import command, fetch_plan, nodes, session
 from umiak.submit.reach.fetch_files import FetchTarget
 from umiak.submit.reach.fetch_plan import FetchedBefore, FetchVerdict, FileHere
 from umiak.submit.reach.fetching import Fetch
@@ -147,7 +151,27 @@ def test_places_that_can_not_say_what_to_do_instead(backend: str) -> None:
     with pytest.raises(UmiakError) as caught:
         nodes.reachable(object(), Handle(backend=backend, place="there", id="x"))  # type: ignore[arg-type]
     problem = caught.value.problems[0]
-    assert (problem.code, problem.hint) == ("UM-SUBMIT-390", nodes.INSTEAD[backend])
+    why, hint = nodes.INSTEAD[backend]
+    assert (problem.code, problem.why) == ("UM-SUBMIT-390", why)
+    assert problem.hint == hint.replace("{handle}", f"{backend}://there/x")
+
+
+def test_the_node_of_a_link_is_chosen_as_that_of_a_command() -> None:
+    found = [
+        NodeStatus(name=f"{role.value}.{rank}", role=role, rank=rank, state=State.RUNNING)
+        for role, rank in ((Role.SERVER, 0), (Role.TRAINER, 0), (Role.TRAINER, 1))
+    ]
+
+    def chosen(node: str = "", role: str = "", rank: int | None = None) -> str:
+        return nodes.chosen_status(found, node, role, rank).name
+
+    assert chosen() == "trainer.0"
+    assert chosen(rank=1) == "trainer.1"
+    assert chosen(role="server") == "server.0"
+    assert chosen("trainer.1") == chosen("2") == "trainer.1"
+    for node, rank in (("trainer.7", None), ("", 7)):
+        with pytest.raises(UmiakError, match="7"):
+            chosen(node, rank=rank)
 
 
 class FakeNode:
@@ -165,6 +189,28 @@ class FakeNode:
 
     def last_words(self) -> str:
         return "srun: error: node0"
+
+
+class QuietNode(FakeNode):
+    """Half an hour in which a command prints nothing, and the node answers pings."""
+
+    now_s = 0.0
+
+    def read(self) -> bytes:
+        QuietNode.now_s += 100
+        if len(self.answers) == 1:
+            time.sleep(1.5)  # the other thread looks once a second whether anybody is there
+        return super().read()
+
+
+def test_a_command_that_prints_nothing_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    quiet = types.SimpleNamespace(monotonic=lambda: QuietNode.now_s)
+    monkeypatch.setattr(command, "time", quiet)
+    monkeypatch.setattr(session, "time", quiet)
+    pongs = [frames.frame(frames.PONG)] * 18
+    end = frames.json_frame(frames.EXIT, {"code": 5})
+    node = QuietNode(frames.json_frame(frames.STARTED, {"pid": 1}), *pongs, end)
+    assert command.NodeCommand(NodeSession("node0", node), lambda _, __: None).run({"words": ["true"]}).code == 5
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import contextlib
 import http.server
 import json
 import os
+import shlex
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,7 +19,7 @@ from umiak.core import node_report
 from umiak.core.bundle import shown
 from umiak.core.cluster import Role
 from umiak.core.devices import DeviceKind
-from umiak.core.job import FileSet, Job, Replicas, Resource, RoleSpec
+from umiak.core.job import FileSet, Handle, Job, Replicas, Resource, RoleSpec
 from umiak.core.node_report import NodeReport
 from umiak.core.problem import UmiakError
 from umiak.core.status import State
@@ -28,6 +29,8 @@ from umiak.submit.backend import AnswerLost, LogLine, LogsWanted, Secrets, Submi
 from umiak.submit.backends.ray import backend, package, plan, state
 from umiak.submit.backends.ray.log_lines import LogParser
 from umiak.submit.backends.ray.run_driver import exit_code_of, tagged
+from umiak.submit.backends.ray.sessions import messages
+from umiak.submit.backends.ray.sessions import nodes as found_nodes
 from umiak.submit.backends.ray.settings import RaySettings
 from umiak.submit.payload import file_set
 from umiak.submit.registry import BackendNames
@@ -215,6 +218,37 @@ def test_nodes_are_seen_by_their_actors() -> None:
         ("server.1", Role.SERVER, 1, State.STARTING),
         ("trainer.0", Role.TRAINER, 0, State.RUNNING),
     ]
+
+
+def test_nodes_are_found_while_they_live_and_after_their_end() -> None:
+    handle = Handle(backend="ray", place="lab", id="r")
+    lines = 'trainer.10 {"ray_node": "b"}\ntrainer.2 {"ray_node": "a"}\nnonsense\ntrainer.2 [1]\ntrainer.2 {"ray_node": "c"}\n'
+    assert [(each.name, each.address) for each in found_nodes.recorded(lines, handle)] == [
+        ("trainer.2", "c"),
+        ("trainer.10", "b"),
+    ]
+    assert state.reports_in(lines) == {}, "they are no reports"
+    actors = [
+        {"name": "r/trainer.1", "state": "DEAD", "node_id": "a"},
+        {"name": "r/trainer.1", "state": "ALIVE", "node_id": "b"},
+        {"name": "r/trainer.0", "state": "PENDING_CREATION", "node_id": None},
+    ]
+    (living,) = found_nodes.living(actors, handle)
+    assert (living.name, living.address) == ("trainer.1", "b")
+    assert [each.node_number for each in found_nodes.roots_of([living])] == [0]
+    for call in (lambda: found_nodes.recorded("", handle), lambda: found_nodes.living([], handle)):
+        with pytest.raises(UmiakError):
+            call()
+
+
+def test_a_session_is_a_job_that_is_no_run() -> None:
+    order = messages.SessionOrder(session="r-session-1", ray_node="5d", run_id="r", name="trainer.0", directory="/a b")
+    body = messages.request(order, "/opt/my ray/python", "_umiak_x.zip")
+    words = shlex.split(body["entrypoint"])
+    assert words[:3] == ["exec", "/opt/my ray/python", plan.LAUNCHER]
+    assert messages.from_text(words[-1]) == order
+    assert plan.MARK not in body["metadata"], "`umiak list` would show it"
+    assert body["submission_id"] == "r-session-1"
 
 
 def test_what_the_driver_has_written_about_nodes_is_told() -> None:

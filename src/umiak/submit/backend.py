@@ -8,6 +8,7 @@
     backend.examine()                                    if it has it: how the place is, for `umiak doctor --on PLACE`
     backend.check_offline(job), .missing_here(job), .render_offline(job, run_id)    if it has them: for a dry run
     backend.nodes(handle), .files(handle), .open(node)   if it has them: for `umiak exec` and `umiak fetch`
+    backend.terminal(handle, node)                       if it has it: a link to a terminal, for `umiak exec` without a command
 
 A backend raises `UmiakError` if its place refused and nothing was started, and `AnswerLost` if it can't know. After a lost answer
 the same submission is sent again with the same run id, which must not start the job twice.
@@ -59,7 +60,9 @@ __all__ = [
     "State",
     "Submission",
     "SubmitContext",
+    "TerminalLink",
     "UmiakError",
+    "WebTerminals",
 ]
 """All that a backend is written with, also one of another package."""
 
@@ -115,6 +118,13 @@ class NodeAccess(Protocol):
         """Start the program on a node. UmiakError if it can't be reached."""
 
 
+class WebTerminals(Protocol):
+    """A backend whose place gives links to terminals on the nodes of a run: `umiak exec` without a command prints one."""
+
+    def terminal(self, handle: Handle, node: str, /) -> TerminalLink:
+        """A link to a terminal on a node, by its name in the status. UmiakError if the place gives none."""
+
+
 class NodeChannel(Protocol):
     """Standard input and output of a program on a node."""
 
@@ -143,6 +153,15 @@ class JobNode:
     """How its backend reaches it, in its own words."""
     command: tuple[str, ...] = ()
     """What starts the program there, where that can't be known from the address alone."""
+
+
+@value
+class TerminalLink:
+    """A way to a terminal, for who has it: it is no place's own, but a person's for a moment."""
+
+    url: str
+    about: str
+    """How long it is valid, and what opens it."""
 
 
 @value

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
     from umiak.cli.output import Printer
     from umiak.schema.flags import Parsed
-    from umiak.submit.backend import JobNode, NodeAccess
+    from umiak.submit.backend import JobNode, NodeAccess, WebTerminals
+    from umiak.submit.known_runs import KnownRun
     from umiak.submit.reach.running import WantedCommand
     from umiak.submit.reach.session import NodeSession
 
@@ -40,6 +41,9 @@ def main(argv: Sequence[str], environ: Mapping[str, str], printer: Printer) -> i
     wanted = running.WantedCommand(
         words=tuple(parsed.program), node=parsed.text("node"), role=parsed.text("role"), rank=parsed.number("rank")
     )
+    terminals = choosing.terminals_of(run.backend)
+    if terminals is not None and not wanted.words:
+        return _link(terminals, run, wanted, printer)
     if parsed.truth("all"):
         backend = choosing.reachable(run.backend, run.handle)
         return _everywhere(backend, backend.nodes(run.handle), wanted, printer)
@@ -48,6 +52,19 @@ def main(argv: Sequence[str], environ: Mapping[str, str], printer: Printer) -> i
         return _run(session, run_id, wanted, parsed, environ, printer)
     finally:
         session.close()
+
+
+def _link(terminals: WebTerminals, run: KnownRun, wanted: WantedCommand, printer: Printer) -> int:
+    """Of a place that lets nobody start a program, but gives links to terminals: print one."""
+    from umiak.submit.reach import nodes as choosing
+
+    status = run.backend.status(run.handle)
+    choosing.check_running(run.handle, status)
+    node = choosing.chosen_status(status.nodes, wanted.node, wanted.role, wanted.rank)
+    link = terminals.terminal(run.handle, node.name)
+    printer.data(link.url)
+    printer.note(f"{node.name}: {link.about}")
+    return Exit.DONE
 
 
 def _check(parsed: Parsed) -> None:

@@ -103,7 +103,7 @@ PAGES = {
     ),
     "exec": HelpPage(
         usage=("umiak exec [HANDLE] [flags] -- command [arguments]", "umiak exec [HANDLE] [flags]"),
-        about="Run a command on a node of a running job, in its working directory and with the variables of a worker; without a command, a shell. "
+        about="Run a command on a node of a running job, in its working directory and with the variables of a worker; without a command, a shell. On PAI and AIHC a shell is a link, which is printed. "
         "Input is passed on, output and errors are kept apart, the exit status is the command's. The job is not disturbed.",
         examples=(
             ("umiak exec train-3f -- nvidia-smi", "on the first node"),

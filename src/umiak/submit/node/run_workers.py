@@ -35,8 +35,8 @@ class RunWorker:
     """Where the job works: its launcher's directory. A worker may have gone elsewhere."""
 
 
-def find(run_id: str) -> list[RunWorker]:
-    """The workers that run now, by role and rank."""
+def find(run_id: str, below: str = "") -> list[RunWorker]:
+    """The workers that run now, by role and rank. ``below``: only those whose job works there, where a machine is several nodes of a run."""
     seen: dict[tuple[str, int], tuple[tuple[int, int], int, dict[str, str]]] = {}
     for pid in _own_processes():
         environ = _environment(pid)
@@ -49,20 +49,25 @@ def find(run_id: str) -> list[RunWorker]:
         key = role, int(rank)
         if key not in seen or order < seen[key][0]:
             seen[key] = order, pid, environ
-    return [
+    found = [
         RunWorker(pid=pid, role=role, rank=rank, environ=environ, directory=_directory(_parent(pid)) or _directory(pid))
         for (role, rank), (_, pid, environ) in sorted(seen.items())
     ]
+    return [each for each in found if _is_below(each.directory, below)]
 
 
-def launcher(run_id: str) -> RunWorker | None:
-    """A launcher of the run, with what its workers would inherit: for commands while no worker runs."""
+def _is_below(directory: str, below: str) -> bool:
+    return not below or f"{directory}/".startswith(f"{below.rstrip('/')}/")
+
+
+def launcher(run_id: str, below: str = "") -> RunWorker | None:
+    """A launcher of the run, with what its workers would inherit: for commands while no worker runs. ``below``: as with `find`."""
     words = [b"--job_id", os.fsencode(run_id)]
     for pid in sorted(_own_processes(), key=_started):
         given = _read(f"/proc/{pid}/cmdline").split(b"\0")
         if any(given[index : index + 2] == words for index in range(len(given))):
             environ = _environment(pid)
-            if environ and EXEC not in environ:
+            if environ and EXEC not in environ and _is_below(_directory(pid), below):
                 kept = {name: text for name, text in environ.items() if name not in _NOT_FOR_WORKERS}
                 return RunWorker(pid=pid, environ=kept, directory=_directory(pid))
     return None

@@ -1,6 +1,8 @@
 """What `umiak exec` and `umiak fetch` start on a node: it finds the run's workers, runs a command beside them, gives files. A program, Linux only.
 
-    python umiak-launcher.pyz -m umiak.submit.node.session [DIRECTORY OF THE RUN]
+    python umiak-launcher.pyz -m umiak.submit.node.session [DIRECTORY OF THE RUN [--own]]
+
+With ``--own`` only workers count whose job works in that directory: a machine may be several nodes of a run.
 
 Requests come as frames on standard input, answers go to standard output (`session_frames`): ``look``, ``exec``, ``list`` and ``read``.
 It ends with its input, and what it has started ends then too.
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
     from umiak.submit.node.run_workers import RunWorker
     from umiak.submit.node.session_files import RunFilesHere
 
+OWN = "--own"
+
 
 def main(words: Sequence[str]) -> int:
     """The command."""
@@ -30,24 +34,24 @@ def main(words: Sequence[str]) -> int:
     null = os.open(os.devnull, os.O_RDWR)
     os.dup2(null, 0)  # nothing that is imported or started here reads frames, or writes between them
     os.dup2(2, 1)
-    return serve(source, sink, words[0] if words else "")
+    return serve(source, sink, words[0] if words else "", is_own=OWN in words)
 
 
-def serve(source: int, sink: int, base: str = "") -> int:
-    """Answer until the other side has gone."""
+def serve(source: int, sink: int, base: str = "", *, is_own: bool = False) -> int:
+    """Answer until the other side has gone. ``is_own``: only workers below the base."""
     for fd in (source, sink):
         os.set_inheritable(fd, False)
     try:
         send(sink, frames.HELLO)
-        _Session(source, sink, base).run()
+        _Session(source, sink, base, base if is_own else "").run()
     except OSError:
         pass  # the client has gone
     return 0
 
 
 class _Session:
-    def __init__(self, source: int, sink: int, base: str) -> None:
-        self._source, self._sink, self._base = source, sink, base
+    def __init__(self, source: int, sink: int, base: str, below: str) -> None:
+        self._source, self._sink, self._base, self._below = source, sink, base, below
         self._parser = frames.FrameParser()
         self._files: RunFilesHere | None = None
 
@@ -63,7 +67,7 @@ class _Session:
         """Whether that was all: a session has one command."""
         word = request.get("do")
         if word == "look":
-            self._say(frames.ANSWER, {"workers": [[each.role, each.rank] for each in _workers(request)]})
+            self._say(frames.ANSWER, {"workers": [[each.role, each.rank] for each in self._workers(request)]})
         elif word == "exec":
             return self._execute(request)
         elif word == "list":
@@ -80,9 +84,9 @@ class _Session:
     def _execute(self, request: Mapping[str, Any]) -> bool:
         from umiak.submit.node.session_command import CommandSession
 
-        worker = _chosen(request)
+        worker = self._chosen(request)
         if worker is None:
-            here = [[each.role, each.rank] for each in _workers(request)]
+            here = [[each.role, each.rank] for each in self._workers(request)]
             self._say(frames.PROBLEM, {"kind": "worker", "workers": here})
             return False
         try:
@@ -134,23 +138,21 @@ class _Session:
         is_torn = left > 0 or (after.st_mtime_ns != seen.st_mtime_ns and after.st_size <= seen.st_size)
         self._say(frames.END, {"is_torn": is_torn})
 
+    def _workers(self, request: Mapping[str, Any]) -> list[RunWorker]:
+        from umiak.submit.node import run_workers
 
-def _workers(request: Mapping[str, Any]) -> list[RunWorker]:
-    from umiak.submit.node import run_workers
+        return run_workers.find(str(request["run"]), self._below)
 
-    return run_workers.find(str(request["run"]))
+    def _chosen(self, request: Mapping[str, Any]) -> RunWorker | None:
+        """The worker that was asked for; of none in particular the first trainer, else any, else a launcher while no worker runs."""
+        from umiak.submit.node import run_workers
 
-
-def _chosen(request: Mapping[str, Any]) -> RunWorker | None:
-    """The worker that was asked for; of none in particular the first trainer, else any, else a launcher while no worker runs."""
-    from umiak.submit.node import run_workers
-
-    role, rank, found = request.get("role"), request.get("rank"), _workers(request)
-    if rank is not None or role:
-        role = role or "trainer"
-        return next((each for each in found if each.role == role and rank in (None, each.rank)), None)
-    found.sort(key=lambda each: each.role != "trainer")
-    return found[0] if found else run_workers.launcher(str(request["run"]))
+        role, rank, found = request.get("role"), request.get("rank"), self._workers(request)
+        if rank is not None or role:
+            role = role or "trainer"
+            return next((each for each in found if each.role == role and rank in (None, each.rank)), None)
+        found.sort(key=lambda each: each.role != "trainer")
+        return found[0] if found else run_workers.launcher(str(request["run"]), self._below)
 
 
 if __name__ == "__main__":

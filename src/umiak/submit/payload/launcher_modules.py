@@ -28,6 +28,7 @@ ROOTS = (
     "umiak.submit.node.session",
     "umiak.submit.payload.cloud_start",
     "umiak.submit.backends.ray.driver",
+    "umiak.submit.backends.ray.sessions.driver",
     "umiak.submit.backends.shared.answers",
     "umiak.submit.payload.node_start",
     "umiak.submit.payload.transfer",

@@ -15,19 +15,36 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from umiak.core.job import Handle
-    from umiak.core.status import JobStatus
-    from umiak.submit.backend import Backend, JobNode, NodeAccess
+    from umiak.core.status import JobStatus, NodeStatus
+    from umiak.submit.backend import Backend, JobNode, NodeAccess, WebTerminals
 
 INSTEAD = {
-    "ray": "`ray attach`, or ssh to the node, which `umiak status` names; the job's `outputs` bring files home",
-    "paddlecloud": "open the job in PaddleCloud's web console, which has a shell on its containers; the job's `outputs` bring files home",
-    "aihc": "AIHC opens a shell on a pod: job details, WebShell, in its console; the job's `outputs` bring files home",
-    "bml": "BML has no shell on the nodes of a job; the job's `outputs` bring files home, `umiak logs` prints its lines",
-    "modelarts": "ModelArts opens Cloud Shell on a running job in its console; the job's `outputs` bring files home",
-    "pai": "PAI-DLC opens a shell on an instance: job details, Instances, Enter, in its console; the job's `outputs` bring files home",
+    "paddlecloud": (
+        "its client submits, lists and stops jobs, and starts nothing on their nodes",
+        "open the job in PaddleCloud's web console, which has a shell on its containers; the job's `outputs` bring files home",
+    ),
+    "aihc": (
+        "its API gives links to terminals, and neither starts a command nor gives files",
+        "`umiak exec {handle}` without a command prints such a link; the job's `outputs` bring files home",
+    ),
+    "bml": (
+        "its API has no call that reaches the nodes of a job",
+        "BML has no shell on the nodes of a job; the job's `outputs` bring files home, `umiak logs` prints its lines",
+    ),
+    "modelarts": (
+        "its API has no call that starts a command or a shell on the nodes of a job",
+        "ModelArts opens Cloud Shell on a running job in its console; the job's `outputs` bring files home",
+    ),
+    "pai": (
+        "its API gives links to terminals, and neither starts a command nor gives files",
+        "`umiak exec {handle}` without a command prints such a link; the job's `outputs` bring files home",
+    ),
 }
-"""What people of places do that give no way to their nodes."""
-OTHERS = "the documentation of the place says how to reach its nodes; the job's `outputs` bring files home"
+"""Of places that give no way to their nodes: why, and what people do there."""
+OTHERS = (
+    "umiak has no way to the nodes of such a place",
+    "the documentation of the place says how to reach its nodes; the job's `outputs` bring files home",
+)
 
 
 def reachable(backend: Backend, handle: Handle) -> NodeAccess:
@@ -35,15 +52,39 @@ def reachable(backend: Backend, handle: Handle) -> NodeAccess:
     if all(hasattr(backend, name) for name in ("nodes", "files", "open")):
         found: NodeAccess = backend  # type: ignore[assignment]
         return found
+    why, hint = INSTEAD.get(handle.backend, OTHERS)
     raise UmiakError(
         Problem(
             code="UM-SUBMIT-390",
             what=f"the nodes of {handle.place} can't be reached from here: its backend is {handle.backend}",
-            why="umiak has no way to the nodes of such a place",
-            hint=INSTEAD.get(handle.backend, OTHERS),
+            why=why,
+            hint=hint.format(handle=handle),
         ),
         exit_status=Exit.REFUSED,
     )
+
+
+def terminals_of(backend: Backend) -> WebTerminals | None:
+    """The backend, if its place gives links to terminals."""
+    found: WebTerminals | None = backend if hasattr(backend, "terminal") else None  # type: ignore[assignment]
+    return found
+
+
+def chosen_status(found: Sequence[NodeStatus], node: str, role: str, rank: int | None) -> NodeStatus:
+    """The node that is meant, of those of a status: by its number or name, or by its role and rank; else the first trainer."""
+    if node:
+        named = next((each for each in found if each.name == node), None)
+        if named is None and is_digits(node) and int(node) < len(found):
+            named = found[int(node)]
+        if named is None:
+            raise no_such_node(node, [each.name for each in found])
+        return named
+    for each in found:
+        if each.role and each.role.value == (role or "trainer") and rank in (None, each.rank):
+            return each
+    if found and rank is None and not role:
+        return found[0]
+    raise no_such_worker(role or "trainer", rank, [(each.role.value, each.rank or 0) for each in found if each.role])
 
 
 def chosen(nodes: Sequence[JobNode], text: str) -> JobNode:

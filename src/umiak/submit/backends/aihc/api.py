@@ -91,6 +91,10 @@ class AihcApi:
     def start(self, job: CloudJob, pod: CloudPod, wanted: LogsWanted, *, is_over: bool) -> str:  # noqa: ARG002 - of the protocol
         return ""  # its markers lead forward only
 
+    def terminal(self, job: CloudJob, pod: CloudPod) -> str:
+        said = self._sent(self._client.DescribeJobWebterminal, **self._at, jobId=job.id, podName=pod.id)
+        return str(said.get("webTerminalUrl") or said.get("WebTerminalUrl") or "")
+
     def stop(self, job_id: str) -> None:
         self._sent(self._client.StopJob, **self._at, jobId=job_id)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from umiak.submit.backends.aihc import request
 from umiak.submit.backends.cloud import settings
-from umiak.submit.backends.cloud.backend import CloudBackend
+from umiak.submit.backends.cloud.terminals import TerminalBackend
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,10 +25,11 @@ def make(place: NamedPlace, context: SubmitContext) -> AihcBackend:
     return AihcBackend(request.settings_of(said, place.name), context)
 
 
-class AihcBackend(CloudBackend):
+class AihcBackend(TerminalBackend):
     """A queue of AIHC."""
 
     NAME = "aihc"
+    TERMINAL = "the link opens a shell, for a WebSocket client, within 30 seconds; it needs no further key, so show it to nobody"
     EXTRA = "baidu"
     SDK = "baidubce"
     ACCOUNT = ("BCE_ACCESS_KEY_ID", "BCE_SECRET_ACCESS_KEY", "BCE_SESSION_TOKEN")

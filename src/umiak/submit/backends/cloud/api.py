@@ -109,3 +109,10 @@ class CloudApi(Protocol):
 
     def list(self) -> Iterable[CloudJob]:
         """All jobs that umiak has made there."""
+
+
+class TerminalApi(CloudApi, Protocol):
+    """A cloud that gives links to terminals."""
+
+    def terminal(self, job: CloudJob, pod: CloudPod) -> str:
+        """A link to a terminal in a running pod; empty: it gave none."""

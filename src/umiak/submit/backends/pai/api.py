@@ -96,6 +96,12 @@ class PaiApi:
 
         return fetch
 
+    def terminal(self, job: CloudJob, pod: CloudPod) -> str:
+        """A shared link: others want the cookies of the console, which no client but a browser has."""
+        path = f"/api/v1/jobs/{job.id}/pods/{pod.id}/webterminal"
+        said = self._sent("GetWebTerminal", "GET", path, query={"IsShared": "true"})
+        return str(said.get("WebTerminalUrl") or "")
+
     def stop(self, job_id: str) -> None:
         self._sent("StopJob", "POST", f"/api/v1/jobs/{job_id}/stop")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from umiak.submit.backend import Remarks, SinceByPlace
 from umiak.submit.backends.cloud import settings
-from umiak.submit.backends.cloud.backend import CloudBackend
+from umiak.submit.backends.cloud.terminals import TerminalBackend
 from umiak.submit.backends.pai import request
 
 TYPE_CHECKING = False
@@ -26,10 +26,11 @@ def make(place: NamedPlace, context: SubmitContext) -> PaiBackend:
     return PaiBackend(request.settings_of(said, place.name), context)
 
 
-class PaiBackend(CloudBackend, Remarks, SinceByPlace):
+class PaiBackend(TerminalBackend, Remarks, SinceByPlace):
     """A workspace of PAI."""
 
     NAME = "pai"
+    TERMINAL = "the link opens a shell once, for a WebSocket client, within 30 seconds; it needs no further key, so show it to nobody"
     EXTRA = "pai"
     SDK = "alibabacloud_pai_dlc20201203"
     ACCOUNT = ("ALIBABA_CLOUD_ACCESS_KEY_ID", "ALIBABA_CLOUD_ACCESS_KEY_SECRET", "ALIBABA_CLOUD_SECURITY_TOKEN")

@@ -68,6 +68,10 @@ class RayApi:
     def stop(self, run_id: str) -> None:
         repeat(lambda: self._answer("POST", f"/api/jobs/{quote(run_id)}/stop", b""))
 
+    def remove(self, run_id: str) -> None:
+        """Let the cluster forget a job that is over."""
+        repeat(lambda: self._answer("DELETE", f"/api/jobs/{quote(run_id)}"))
+
     def states(self, kind: str, name: str, text: str) -> list[dict[str, Any]]:
         """Rows of Ray's state: ``placement_groups`` or ``actors`` of which a column is this text."""
         asked = {"detail": "1", "limit": "10000", "filter_keys": name, "filter_predicates": "=", "filter_values": text}
@@ -79,7 +83,7 @@ class RayApi:
 
     def log(self, run_id: str, node_id: str) -> Iterator[bytes]:
         """All that a driver has printed until now."""
-        connection, response = self._open("GET", _log_path("file", run_id, node_id))
+        connection, response = self._open("GET", _file_path("file", _driver_log(run_id), node_id))
         try:
             yield from _pieces(response)
         finally:
@@ -88,19 +92,22 @@ class RayApi:
 
     def status_lines(self, run_id: str, node_id: str) -> str:
         """What a driver has written about the nodes of its run; empty if that can't be had, as of a node that is gone."""
-        asked = {"node_id": node_id, "filename": status_file(run_id), "lines": "-1"}
         try:
-            return self._answer("GET", f"/api/v0/logs/file?{urlencode(asked)}").decode(errors="replace")
+            return self._answer("GET", _file_path("file", status_file(run_id), node_id)).decode(errors="replace")
         except Unanswered:
             return ""
 
     def growing_log(self, run_id: str, node_id: str, silence_s: float) -> Iterator[bytes]:
         """All that it has printed and prints; an empty piece whenever nothing came for so long."""
+        return self.growing_file(_driver_log(run_id), node_id, silence_s)
+
+    def growing_file(self, name: str, node_id: str, silence_s: float) -> Iterator[bytes]:
+        """The same of any file beside the logs of a node."""
         import queue
         import socket
         import threading
 
-        connection, response = self._open("GET", _log_path("stream", run_id, node_id) + "&interval=0.1")
+        connection, response = self._open("GET", _file_path("stream", name, node_id) + "&interval=0.1")
         if connection.sock:
             connection.sock.settimeout(None)
         came: queue.Queue[bytes | Unanswered | None] = queue.Queue(1000)
@@ -183,8 +190,12 @@ class RayApi:
         return connection, response
 
 
-def _log_path(way: str, run_id: str, node_id: str) -> str:
-    asked = {"node_id": node_id, "filename": f"job-driver-{run_id}.log", "lines": "-1"}
+def _driver_log(run_id: str) -> str:
+    return f"job-driver-{run_id}.log"
+
+
+def _file_path(way: str, name: str, node_id: str) -> str:
+    asked = {"node_id": node_id, "filename": name, "lines": "-1"}
     return f"/api/v0/logs/{way}?{urlencode(asked)}"
 
 

@@ -16,13 +16,14 @@ from umiak.core.problem import Exit, Problem, UmiakError
 from umiak.submit.backend import AnswerLost, FilesSent
 from umiak.submit.backends.ray import checks, plan
 from umiak.submit.backends.ray import settings as settings_of_place
+from umiak.submit.backends.ray.sessions.access import SessionAccess
+from umiak.submit.backends.ray.state import has_ended
 from umiak.submit.payload import node_plan
-from umiak.submit.states import state_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
     from typing import NoReturn
 
     from umiak.adapters.stores.http_retry import Unanswered
@@ -50,12 +51,12 @@ def make(place: NamedPlace, context: SubmitContext) -> RayBackend:
     return RayBackend(place.name, settings_of_place.read(place), context)
 
 
-class RayBackend(FilesSent):
+class RayBackend(SessionAccess, FilesSent):
     """One cluster."""
 
     def __init__(self, place: str, settings: settings_of_place.RaySettings, context: SubmitContext) -> None:
         self._place = place
-        self._settings = settings
+        self.settings = settings
         self._context = context
         self._found: dict[str, FoundFiles] = {}
         self._known_api: RayApi | None = None
@@ -72,11 +73,11 @@ class RayBackend(FilesSent):
                 sent = {each.path for each in self._files(job).manifest.files}
             except UmiakError as error:
                 found += error.problems
-        if settings_of_place.headers(self._settings, self._context.environ) is None:
+        if settings_of_place.headers(self.settings, self._context.environ) is None:
             found.append(self._bad_headers())
         # Files that can't be read are one problem, not a second one for the script among them.
         missing = [
-            each for each in checks.problems(job, self._settings, sent) if not found or each.code != "UM-SUBMIT-326"
+            each for each in checks.problems(job, self.settings, sent) if not found or each.code != "UM-SUBMIT-326"
         ]
         return [*found, *missing]
 
@@ -85,13 +86,13 @@ class RayBackend(FilesSent):
 
     def render(self, job: Job, run_id: str) -> Bundle:
         """The files of the run, and the requests."""
-        run = plan.run_of(job, run_id, self._settings)
+        run = plan.run_of(job, run_id, self.settings)
         plans = plan.node_plans(job, run_id)
         files = [BundleFile(path=plan.RUN, text=run.text())]
         files += [BundleFile(path=name, text=node_plan.as_text(each)) for name, each in sorted(plans.items())]
         modules = [FILES_PACKAGE] if plan.files_of(job) else []
-        body = json.dumps(plan.request(run, self._settings.python, RUN_PACKAGE, modules), indent=1)
-        base = self._settings.address
+        body = json.dumps(plan.request(run, self.settings.python, RUN_PACKAGE, modules), indent=1)
+        base = self.settings.address
         names = f"{plan.LAUNCHER}, {', '.join(each.path for each in files)}"
         return Bundle(
             files=tuple(files),
@@ -111,13 +112,13 @@ class RayBackend(FilesSent):
 
         handle = Handle(backend=NAME, place=self._place, id=submission.run_id)
         try:
-            if self._api.job(submission.run_id) is not None:
+            if self.api.job(submission.run_id) is not None:
                 return handle
             body = self._send_packages(submission)
         except Unanswered as error:
-            self._refuse(error)
+            self.refuse(error)
         try:
-            self._api.start(body)
+            self.api.start(body)
         except Unanswered as error:
             self._after(error, submission.run_id)
         return handle
@@ -132,16 +133,16 @@ class RayBackend(FilesSent):
             found = self._files(job)
             digest = found.manifest.digest
             packages = [package.pack_files(found, plan.archive_name(digest))]
-        run = plan.run_of(job, run_id, self._settings)
+        run = plan.run_of(job, run_id, self.settings)
         with open(launcher_file.find().path, "rb") as file:
             files = {plan.LAUNCHER: file.read(), plan.RUN: run.text().encode()}
         for name, each in plan.node_plans(job, run_id, digest).items():
             files[name] = node_plan.as_text(each).encode()
         own = package.pack(files)
         for each_package in (*packages, own):
-            if not self._api.has_package(each_package.name):
-                self._api.send_package(each_package.name, each_package.data)
-        return plan.request(run, self._settings.python, own.name, [each.name for each in packages])
+            if not self.api.has_package(each_package.name):
+                self.api.send_package(each_package.name, each_package.data)
+        return plan.request(run, self.settings.python, own.name, [each.name for each in packages])
 
     def _after(self, error: Unanswered, run_id: str) -> None:
         """A request to start a job has failed: perhaps the cluster has started it all the same."""
@@ -149,9 +150,9 @@ class RayBackend(FilesSent):
         from umiak.submit.backends.ray.api import NeverSent
 
         if isinstance(error, NeverSent):
-            self._refuse(error)
+            self.refuse(error)
         try:
-            is_there = self._api.job(run_id) is not None
+            is_there = self.api.job(run_id) is not None
         except Unanswered:
             is_there = False
             if error.status:
@@ -159,7 +160,7 @@ class RayBackend(FilesSent):
         if is_there:
             return
         if error.status:
-            self._refuse(error)
+            self.refuse(error)
         # It may still be on its way.
         raise AnswerLost(self._place, str(error)) from None
 
@@ -172,37 +173,33 @@ class RayBackend(FilesSent):
         try:
             return self._status(handle)
         except Unanswered as error:
-            self._refuse(error)
+            self.refuse(error)
 
     def _status(self, handle: Handle) -> JobStatus:
         from umiak.submit.backends.ray import state
 
-        job = self._job(handle)
+        job = self.job(handle)
         groups, actors = [], []
         if job.get("status") == "RUNNING":
-            groups = self._api.states("placement_groups", "name", handle.id)
-            if job.get("job_id"):
-                actors = self._api.states("actors", "job_id", str(job["job_id"]))
-        own = [each for each in actors if str(each.get("name")).startswith(f"{handle.id}/")]
-        node = str(job.get("driver_node_id") or "")
-        text = self._api.status_lines(handle.id, node) if node else ""
-        status = state.status_of(job, groups, own, state.reports_in(text))
+            groups = self.api.states("placement_groups", "name", handle.id)
+            actors = self.actors(job, handle)
+        status = state.status_of(job, groups, actors, state.reports_in(self.status_lines(job, handle)))
         if status is None:
             problem = Problem(
                 code="UM-SUBMIT-328",
                 what=f"{self._place} has a state that umiak does not know: {job.get('status')}",
-                hint=f"see the cluster's dashboard: {self._settings.address}",
+                hint=f"see the cluster's dashboard: {self.settings.address}",
             )
             raise UmiakError(problem, exit_status=Exit.REFUSED)
         return status
 
-    def _job(self, handle: Handle) -> dict[str, object]:
-        job = self._api.job(handle.id)
+    def job(self, handle: Handle) -> dict[str, object]:
+        job = self.api.job(handle.id)
         if job is None:
             problem = Problem(
                 code="UM-SUBMIT-012",
                 what=f"unknown run: {handle}",
-                why=f"{self._settings.address} does not know it: Ray forgets its jobs when its head is restarted",
+                why=f"{self.settings.address} does not know it: Ray forgets its jobs when its head is restarted",
                 hint="`umiak list` prints your runs; is the address of the place what it was?",
             )
             raise UmiakError(problem)
@@ -216,9 +213,9 @@ class RayBackend(FilesSent):
         parser = LogParser(wanted)
         try:
             while True:
-                job = self._job(handle)
+                job = self.job(handle)
                 # Asked before the log is read: what was written before the end is then read as well.
-                is_over = _is_over(job)
+                is_over = has_ended(job)
                 node = str(job.get("driver_node_id") or "")
                 if node:
                     parser.restart()
@@ -229,17 +226,17 @@ class RayBackend(FilesSent):
                     return
                 time.sleep(LOOK_S)
         except Unanswered as error:
-            self._refuse(error)
+            self.refuse(error)
 
     def _read(self, handle: Handle, node: str, parser: LogParser, *, follow: bool) -> Iterator[LogLine]:
         """All that there is; following, until the job is over or the connection breaks."""
         from umiak.adapters.stores.http_retry import Unanswered
 
-        pieces = self._api.growing_log(handle.id, node, SILENCE_S) if follow else self._api.log(handle.id, node)
+        pieces = self.api.growing_log(handle.id, node, SILENCE_S) if follow else self.api.log(handle.id, node)
         try:
             for piece in pieces:
                 yield from parser.feed(piece)
-                if follow and not piece and _is_over(self._job(handle)):
+                if follow and not piece and has_ended(self.job(handle)):
                     return
         except Unanswered as error:
             if not follow:
@@ -254,9 +251,9 @@ class RayBackend(FilesSent):
             if self._status(handle).state.is_over:
                 return
             name = plan.grace_name(handle.id)
-            self._api.has_package(name)  # so that Ray forgets it in a while
-            self._api.send_package(name, f"{grace_s:g}".encode())
-            self._api.stop(handle.id)
+            self.api.has_package(name)  # so that Ray forgets it in a while
+            self.api.send_package(name, f"{grace_s:g}".encode())
+            self.api.stop(handle.id)
             deadline = time.monotonic() + grace_s + KILLED_S
             while not self._status(handle).state.is_over:
                 if time.monotonic() >= deadline:
@@ -264,65 +261,65 @@ class RayBackend(FilesSent):
                         code="UM-SUBMIT-329",
                         what=f"the run does not end: {handle}",
                         why=f"Ray was asked to stop it {grace_s + KILLED_S:g} s ago",
-                        hint=f"see its driver in the dashboard: {self._settings.address}",
+                        hint=f"see its driver in the dashboard: {self.settings.address}",
                     )
                     raise UmiakError(problem, exit_status=Exit.REFUSED)
                 time.sleep(LOOK_S)
         except Unanswered as error:
-            self._refuse(error)
+            self.refuse(error)
 
     def list(self) -> list[Handle]:
         """The jobs of the cluster that umiak has submitted."""
         from umiak.adapters.stores.http_retry import Unanswered
 
         try:
-            jobs = self._api.jobs()
+            jobs = self.api.jobs()
         except Unanswered as error:
-            self._refuse(error)
+            self.refuse(error)
         ids = [each.get("submission_id") for each in jobs if plan.MARK in (each.get("metadata") or {})]
         return [Handle(backend=NAME, place=self._place, id=str(each)) for each in ids if each]
 
     # ---- the connection
 
     @property
-    def _api(self) -> RayApi:
+    def api(self) -> RayApi:
         if self._known_api is None:
             from umiak.submit.backends.ray.api import RayApi
 
-            headers = settings_of_place.headers(self._settings, self._context.environ)
+            headers = settings_of_place.headers(self.settings, self._context.environ)
             if headers is None:
                 raise UmiakError(self._bad_headers())
-            self._known_api = RayApi(self._settings.address, headers, self._tls())
+            self._known_api = RayApi(self.settings.address, headers, self._tls())
         return self._known_api
 
     def _tls(self) -> ssl.SSLContext | None:
-        if not self._settings.address.startswith("https:"):
+        if not self.settings.address.startswith("https:"):
             return None
         import ssl
 
-        if self._settings.ca_file:
-            trusted_files.check(self._settings.ca_file, self._context.environ)
+        if self.settings.ca_file:
+            trusted_files.check(self.settings.ca_file, self._context.environ)
         try:
-            context = ssl.create_default_context(cafile=self._settings.ca_file or None)
+            context = ssl.create_default_context(cafile=self.settings.ca_file or None)
         except OSError as error:
-            what = f"place {self._place}: ca_file can't be read: {self._settings.ca_file}"
+            what = f"place {self._place}: ca_file can't be read: {self.settings.ca_file}"
             problem = Problem(code="UM-SUBMIT-330", what=what, why=error.strerror or str(error))
             raise UmiakError(problem) from None
-        if not self._settings.verify_tls:
+        if not self.settings.verify_tls:
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
         return context
 
-    def _refuse(self, error: Unanswered) -> NoReturn:
+    def refuse(self, error: Unanswered) -> NoReturn:
         hint = (
-            f"is Ray's dashboard at {self._settings.address}? `curl {self._settings.address}/api/version` answers there"
+            f"is Ray's dashboard at {self.settings.address}? `curl {self.settings.address}/api/version` answers there"
         )
         if error.status in (401, 403):
-            names = f"{self._settings.token_variable} or {self._settings.headers_variable}"
+            names = f"{self.settings.token_variable} or {self.settings.headers_variable}"
             hint = f"put the token or the headers that the cluster wants into {names}"
         problem = Problem(
             code="UM-SUBMIT-331",
-            what=f"{self._place} refused, or can't be reached: {self._settings.address}",
+            what=f"{self._place} refused, or can't be reached: {self.settings.address}",
             why=str(error),
             hint=hint,
         )
@@ -331,8 +328,8 @@ class RayBackend(FilesSent):
     def _bad_headers(self) -> Problem:
         return Problem(
             code="UM-SUBMIT-332",
-            what=f"not a JSON object of headers: the variable {self._settings.headers_variable}",
-            hint=f'export {self._settings.headers_variable}=\'{{"Authorization": "..."}}\'',
+            what=f"not a JSON object of headers: the variable {self.settings.headers_variable}",
+            hint=f'export {self.settings.headers_variable}=\'{{"Authorization": "..."}}\'',
         )
 
     def _files(self, job: Job) -> FoundFiles:
@@ -344,8 +341,3 @@ class RayBackend(FilesSent):
 
             self._found[key] = file_set.collect(asked, self._context.directory)
         return self._found[key]
-
-
-def _is_over(job: Mapping[str, object]) -> bool:
-    state = state_of(NAME, str(job.get("status")))
-    return state is not None and state.is_over

@@ -112,7 +112,7 @@ class ElasticDriver(driver.RunDriver):
         else:
             self._read(rank, *told)
 
-    def _start_node(self, rank: int, host: str, port: int) -> None:
+    def _start_node(self, rank: int, host: str, port: int, ray_node: str) -> None:
         actor = self._joining[rank]
         if self._stop or self._is_done:
             return
@@ -123,6 +123,7 @@ class ElasticDriver(driver.RunDriver):
         self._hosts[rank] = host
         placement = Placement(platform=plans.PLATFORM, reason="", master=meeting, host=host)
         driver.say(f"{self._run.nodes[rank].name} is on {host}")
+        self._reports.placed(rank, ray_node)
         order = self._order(rank, {**native.environment_of(placement), TOKEN: self._token})
         self._asked[actor.start.remote(order)] = rank, "start"
 

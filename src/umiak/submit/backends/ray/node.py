@@ -61,8 +61,9 @@ class RunNode:
         self._waiting_bytes = 0
         self._changed = threading.Condition()
 
-    def where(self) -> tuple[str, int]:
-        """This host's address in the cluster, and a port that is free there."""
+    def where(self) -> tuple[str, int, str]:
+        """This host's address in the cluster, a port that is free there, and Ray's id of the node."""
+        import ray
         import ray.util
 
         address: str = ray.util.get_node_ip_address()
@@ -70,7 +71,7 @@ class RunNode:
         with socket.socket(family) as one:
             one.bind((address, 0))
             port: int = one.getsockname()[1]
-            return address, port
+            return address, port, ray.get_runtime_context().get_node_id()
 
     def start(self, order: Mapping[str, Any]) -> str:
         """Start the launcher: ``plan``, ``env``, ``name``, ``run_id``, ``launcher``, ``python``, ``directory``. Why it can't
@@ -79,12 +80,12 @@ class RunNode:
             self._directory = _own_directory(order)
             plan = json.loads(order["plan"])
             if plan["files"]:
-                plan["files"]["archive"] = _sent(plan["files"]["archive"])
+                plan["files"]["archive"] = sent(plan["files"]["archive"])
             path = os.path.join(self._directory, "node.json")
             with open(path, "w", encoding="utf-8") as file:
                 json.dump(plan, file)
             python = order["python"] or sys.executable
-            argv = [python, _sent(order["launcher"]), "-m", "umiak.submit.payload.node_start", path]
+            argv = [python, sent(order["launcher"]), "-m", "umiak.submit.payload.node_start", path]
             if not shutil.which(python):
                 return f"there is no {python} on this node"
         except OSError as error:
@@ -186,16 +187,24 @@ class RunNode:
             self._changed.notify_all()
 
 
+def directory_of(order: Mapping[str, Any]) -> str:
+    """Where this node of a run has its directory: ``directory``, ``run_id``, ``name``."""
+    # A link can't be led elsewhere after it was looked at.
+    return os.path.join(os.path.realpath(_base_of(order)), order["run_id"], order["name"])
+
+
+def _base_of(order: Mapping[str, Any]) -> str:
+    return order["directory"] or os.path.join(tempfile.gettempdir(), f"umiak-ray-{os.geteuid()}")
+
+
 def _own_directory(order: Mapping[str, Any]) -> str:
     """A new directory for this node of the run, which nobody else can look into."""
-    base: str = order["directory"]
-    if not base:
-        base = os.path.join(tempfile.gettempdir(), f"umiak-ray-{os.geteuid()}")
+    base = _base_of(order)
+    if not order["directory"]:
         _make_own(base)
     os.makedirs(base, mode=0o700, exist_ok=True)
-    base = os.path.realpath(base)  # a link can't be led elsewhere after it was looked at
-    _make_own(os.path.join(base, order["run_id"]))
-    path = os.path.join(base, order["run_id"], order["name"])
+    path = directory_of(order)
+    _make_own(os.path.dirname(path))
     shutil.rmtree(path, ignore_errors=True)
     os.mkdir(path, 0o700)
     return path
@@ -226,7 +235,7 @@ def _owner_of(seen: os.stat_result) -> str:
     return f"it belongs to uid {seen.st_uid} (mode {stat.S_IMODE(seen.st_mode):04o})"
 
 
-def _sent(name: str) -> str:
+def sent(name: str) -> str:
     """Where Ray has put a file of a package."""
     for directory in (os.getcwd(), *sys.path):
         path = os.path.join(directory, name)

@@ -32,6 +32,8 @@ RUN = "run.json"
 PLATFORM = "umiak"
 MARK = "umiak"
 """In the metadata of every job of ours."""
+PLACE = "ray_node"
+"""In the file beside the driver's log: the key of a line that says on which of Ray's nodes one of the run is."""
 UNKNOWN_DIGEST = placeholder("hash of the files")
 """In a plan that was rendered before anybody looked at the files."""
 START_S = 300

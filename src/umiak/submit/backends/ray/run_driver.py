@@ -175,12 +175,13 @@ class RunDriver:
         run = self._run
         self._actors = [self._actor(rank, group, rank) for rank in range(len(run.nodes))]
         found = self._all([each.where.remote() for each in self._actors])
-        hosts = [address for address, _ in found]
-        master = join_host_port(*found[0])
+        hosts = [address for address, _, _ in found]
+        master = join_host_port(*found[0][:2])
         token = os.urandom(16).hex()
         started = []
         for rank, (node, actor) in enumerate(zip(run.nodes, self._actors, strict=True)):
             say(f"{node.name} is on {hosts[rank]}")
+            self._reports.placed(rank, found[rank][2])
             order = self._order(rank, {**plans.environment(run, rank, hosts, master), TOKEN: token})
             started.append(actor.start.remote(order))
         for rank, why in enumerate(self._all(started)):

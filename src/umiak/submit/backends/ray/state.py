@@ -11,19 +11,28 @@ from umiak.core import node_report
 from umiak.core.cluster import Role
 from umiak.core.status import JobStatus, NodeStatus, State
 from umiak.core.value import replace
+from umiak.submit.backends.ray.plan import PLACE
 from umiak.submit.states import end_of_node, state_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from typing import Any
+    from typing import Any, TypeVar
 
     from umiak.core.node_report import NodeReport
+
+    T = TypeVar("T")
 
 BACKEND = "ray"
 GROUPS = "ray placement group"
 ACTORS = "ray actor"
 INFEASIBLE = "INFEASIBLE"
+
+
+def has_ended(job: Mapping[str, Any]) -> bool:
+    """Whether a job of the dashboard is over."""
+    state = state_of(BACKEND, str(job.get("status")))
+    return state is not None and state.is_over
 
 
 def reports_in(text: str) -> dict[str, NodeReport]:
@@ -35,6 +44,33 @@ def reports_in(text: str) -> dict[str, NodeReport]:
         if made:
             found[name] = made
     return found
+
+
+def places_in(text: str) -> dict[str, str]:
+    """From the same file: Ray's ids of the nodes on which those of the run are, by name."""
+    import json
+
+    found: dict[str, str] = {}
+    for line in text.splitlines():
+        name, _, said = line.partition(" ")
+        try:
+            told = json.loads(said)
+        except ValueError:
+            continue
+        if isinstance(told, dict) and isinstance(told.get(PLACE), str):
+            found[name] = told[PLACE]
+    return in_order(found)
+
+
+def living_in(actors: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """The same of the actors of a run that are alive."""
+    alive = [each for each in actors if each.get("state") == "ALIVE" and each.get("node_id")]
+    return in_order({str(each.get("name")).rpartition("/")[2]: str(each["node_id"]) for each in alive})
+
+
+def in_order(found: Mapping[str, T]) -> dict[str, T]:
+    """By role and rank."""
+    return {name: found[name] for name in sorted(found, key=lambda each: (each.rpartition(".")[0], _number(each)))}
 
 
 def status_of(
@@ -107,7 +143,7 @@ def _nodes(
         found[name] = replace(
             there, host=report.host, state=told, exit_code=report.exit_code, reason=report.reason_in(told)
         )
-    return tuple(found[name] for name in sorted(found, key=lambda each: (each.rpartition(".")[0], _number(each))))
+    return tuple(found[name] for name in in_order(found))
 
 
 def _is_dead(node: NodeStatus) -> bool:
