@@ -24,6 +24,7 @@ trainers, the latter in sync. Batches have 16 samples at most, unless a model ha
 |---|---|
 | equal | all parameters, buffers and losses after each step |
 | rounding | they differ by what plain Paddle differs from itself if its parameters change in their last digit, usually where a gradient is zero but for rounding and Adam divides it by its own size |
+| sparse gradients | plain Paddle agrees if its Adam has one epsilon. With `sparse=True` on CPUs, and without `lazy_mode`, it divides rows that have no gradient in a step by `sqrt(v) + epsilon`, and all others by `sqrt(v) + epsilon * sqrt(1 - beta2 ** t)`, as for dense gradients and on GPUs. umiak divides all rows by the latter |
 | not deterministic | plain Paddle differs from itself with the same seed and batches |
 | lazy rows | with tables, a row moves in steps that use it, where Paddle's optimizer (`Adam` without `lazy_mode`, `Momentum`) moves all rows in each step; training says so in a remark. `dense_embeddings` keeps a layer a parameter: [what is learned, and where](../how-to/move-from-paddlerec.md#what-is-learned-and-where) |
 | **differs** | otherwise, with what is known about it |
@@ -107,7 +108,9 @@ def _reason(ways: dict[str, dict[str, Any]]) -> str:
         found = ways.get(way)
         if found is None:
             continue
-        if found["verdict"] in ("differs", "rounding", "not deterministic") and found.get("differing"):
+        if found["verdict"] in ("differs", "rounding", "not deterministic", "sparse gradients") and found.get(
+            "differing"
+        ):
             first = found["differing"][0]
             apart = "no number" if first["largest"] is None else f"{first['largest']:.1e}"
             return f"{way}: `{first['name']}` from step {first['first_step']} on, {apart} of {first['moved']:.1e} moved"

@@ -108,6 +108,17 @@ def test_a_model_that_no_seed_decides(tmp_path: Path) -> None:
     assert "two runs of plain Paddle differ from step 1 on" in told["reasons"][0]
 
 
+def test_epsilon_of_rows_without_a_gradient_is_the_reason(tmp_path: Path) -> None:
+    """Paddle's Adam for sparse gradients has two on CPUs; a large one shows it."""
+    optimizer = models.ADAM.replace(", parameters", ", epsilon=1e-2, parameters")
+    models.story(tmp_path, samples=320, norm="x", optimizer=optimizer)
+    status, told, said = compared(tmp_path, "--steps", "4")
+    assert status == 4, said
+    assert told["verdict"] == "sparse gradients", told
+    assert next(iter(by_name(told))) == "embedding.weight"
+    assert "of plain Paddle with one epsilon for all rows" in told["reasons"][-1]
+
+
 def test_sides_that_fail(tmp_path: Path) -> None:
     """Plain Paddle alone, then both."""
     failing = f"if not ({ONLY_HERE}): raise ValueError('only here')"
@@ -121,6 +132,10 @@ def test_sides_that_fail(tmp_path: Path) -> None:
     assert status == 1
     assert "UM-TRAIN-581" in said
     assert "everywhere" in said
+    models.write_model(tmp_path, stepping="x = = 1", **LINEAR)
+    status, _, said = compared(tmp_path, "--steps", "2")
+    assert status == 1
+    assert "not Python: SyntaxError" in said
 
 
 def test_the_plain_side_imports_nothing_of_the_trainer(tmp_path: Path) -> None:

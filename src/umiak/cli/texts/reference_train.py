@@ -85,6 +85,7 @@ Where something differs, plain Paddle runs twice more. The last line says which 
 |---|---|---|
 | `equal` | every parameter, every buffer and the loss, after each step | 0 |
 | `rounding` | plain Paddle differs from itself as much, if its parameters are changed in their last digit before each step. For example a gradient that is zero but for rounding, before a normalization: Adam makes steps of full size of it | 4 |
+| `sparse gradients` | plain Paddle agrees if its Adam has one epsilon. With `sparse=True` on CPUs, and without `lazy_mode`, it divides rows that have no gradient in a step by `sqrt(v) + epsilon`, and all others by `sqrt(v) + epsilon * sqrt(1 - beta2 ** t)`, as for dense gradients and on GPUs. umiak divides all rows by the latter | 4 |
 | `not deterministic` | plain Paddle differs from itself with the same seed and batches | 4 |
 | `differs` | none of these: the table has each parameter, the first step behind which it differs, the largest absolute and relative difference, and how far plain Paddle's has moved. Remarks say what umiak does otherwise on purpose | 4 |
 

@@ -34,6 +34,7 @@ TIMES_OTHER = 10
 """A difference is explained by another one that is at least a tenth of it."""
 STEPS_EARLIER = 2
 """It may be there so many steps before the other one."""
+LARGE = 1 << 16
 ROUNDING = 1e-6
 """What of a parameter's largest number rounding may come to in some steps: eight times the last digit of float32."""
 
@@ -152,6 +153,10 @@ def distance(one: NDArray[Any], other: NDArray[Any]) -> float:
         if np.array_equal(one, other):
             return 0.0
         return float(np.abs(one.astype(np.float64) - other.astype(np.float64)).max(initial=0.0)) or math.inf
+    if one.shape == other.shape and one.dtype == other.dtype and one.ndim == 2 and one.size >= LARGE:
+        # Most rows of a large table are equal: the others are looked at.
+        rows = np.flatnonzero((one != other).any(axis=1))
+        one, other = one[rows], other[rows]
     with np.errstate(invalid="ignore"):
         apart = np.abs(one.astype(np.float64) - other.astype(np.float64))
     if np.isnan(apart).any():
@@ -161,8 +166,10 @@ def distance(one: NDArray[Any], other: NDArray[Any]) -> float:
 
 
 def _largest(array: NDArray[Any]) -> float:
-    finite = np.abs(array[np.isfinite(array)].astype(np.float64)) if array.dtype.kind == "f" else np.abs(array)
-    return float(finite.max(initial=0))
+    ends = [float(array.max(initial=0)), -float(array.min(initial=0))]
+    if all(map(math.isfinite, ends)):
+        return max(ends)
+    return float(np.abs(array[np.isfinite(array)].astype(np.float64)).max(initial=0))
 
 
 def _given(array: NDArray[Any] | None) -> NDArray[Any]:

@@ -1,8 +1,9 @@
 """Plain Paddle's side of a comparison, for models in the form of PaddleRec 2: a loop as PaddleRec's own trainer has it. A program.
 
-    python -m umiak.train.compare.plain_dygraph DIRECTORY SIDE [nudged]
+    python -m umiak.train.compare.plain_dygraph DIRECTORY SIDE [nudged] [one-epsilon]
 
-With `nudged` every parameter is moved by the last digit of float32, up or down, before each step: what this comes to is what rounding may come to.
+With `nudged` every parameter is moved by the last digit of float32, up or down, before each step: what this comes to is what rounding may come to. With
+`one-epsilon` Adam moves rows without a gradient as `sparse_adam` says.
 
 It gets the batches that umiak's trainers have recorded in DIRECTORY, starts from the same values, and writes its own values after every step to
 DIRECTORY/SIDE. It imports Paddle and the user's model; of umiak only the form of the records. With several trainers the gradients of their batches are added up,
@@ -24,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import paddle
 
-from umiak.train.compare import records
+from umiak.train.compare import records, sparse_adam
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -37,10 +38,13 @@ OURS, BATCHES = "umiak", "batches"
 HALVES = (paddle.float16, paddle.bfloat16)
 
 
+MEANS = ("moment1", "moment2")
+
+
 class PlainTraining:
     """The user's model with its own optimizers."""
 
-    def __init__(self, directory: str, side: str, *, is_nudged: bool = False) -> None:
+    def __init__(self, directory: str, side: str, *, is_nudged: bool = False, has_one_epsilon: bool = False) -> None:
         self._directory = directory
         self._nudges = np.random.default_rng(1) if is_nudged else None
         self._facts = records.facts(directory)
@@ -54,6 +58,9 @@ class PlainTraining:
         self._user = _imported(self._facts["model"]).DygraphModel()
         paddle.seed(self._facts["seed"])
         self._model = self._user.create_model(self._config)
+        sparse = [layer for layer in self._model.sublayers(include_self=True) if getattr(layer, "_sparse", False)]
+        self._sparse = [layer.weight for layer in sparse]
+        self._has_one_epsilon = has_one_epsilon
         made = self._user.create_optimizer(self._model, self._config)
         many = made if isinstance(made, (list, tuple)) else [made]
         self._optimizers = [each for each in many if isinstance(each, paddle.optimizer.Optimizer)]
@@ -82,7 +89,8 @@ class PlainTraining:
             self._nudge()
             loss = self._step(step, metrics)
             self._writer.write(number, self._values(), loss=loss)
-        records.write_facts(self._place, {"drawn_otherwise": drawn, "own_backward": self._is_own_backward})
+        told = {"drawn_otherwise": drawn, "own_backward": self._is_own_backward, "sparse": bool(self._sparse)}
+        records.write_facts(self._place, told)
 
     def _steps(self) -> Iterator[tuple[RecordedBatch | None, ...]]:
         """What each trainer has in a step."""
@@ -125,7 +133,9 @@ class PlainTraining:
             self._leave(rank)
         self._take_back(totals)
         for optimizer in self._optimizers:
+            before = self._adam_before(optimizer)
             optimizer.step()
+            self._even_out(optimizer, before)
             optimizer.clear_grad()
         self._turn_to(0)
         return loss
@@ -168,6 +178,34 @@ class PlainTraining:
         return number
 
     # ---- gradients of models that run the backward pass themselves
+
+    def _adam_before(self, optimizer: Any) -> dict[str, tuple[Any, Any, Any]]:
+        """Sparse weights with both means, if Adam moves rows without a gradient and is to have one epsilon."""
+        if not self._has_one_epsilon or not isinstance(optimizer, paddle.optimizer.Adam) or optimizer._lazy_mode:  # noqa: SLF001
+            return {}
+        return {
+            weight.name: (weight, _array(weight), [_mean(optimizer, each, weight) for each in MEANS])
+            for weight in self._sparse
+            if any(weight is each for each in optimizer._parameter_list)  # noqa: SLF001
+        }
+
+    def _even_out(self, optimizer: Any, before: dict[str, tuple[Any, Any, Any]]) -> None:
+        for weight, values, means in before.values():
+            if weight.grad is None:
+                continue
+            now = [_mean(optimizer, each, weight) for each in MEANS]
+            powers = [float(optimizer._get_accumulator(each, weight)) for each in ("beta1_pow_acc", "beta2_pow_acc")]  # noqa: SLF001
+            step = sparse_adam.AdamStep(
+                rate=optimizer.get_lr() * weight.optimize_attr["learning_rate"],
+                beta1=optimizer._beta1,  # noqa: SLF001
+                beta2=optimizer._beta2,  # noqa: SLF001
+                epsilon=optimizer._epsilon,  # noqa: SLF001
+                powers=(powers[0], powers[1]),
+                before=values,
+                first=(means[0], now[0]),
+                second=(means[1], now[1]),
+            )
+            weight.set_value(sparse_adam.with_one_epsilon(step, _array(weight)))
 
     def _set_aside(self, totals: dict[int, Any], share: float) -> None:
         """Such gradients can only be weighted afterwards."""
@@ -268,10 +306,16 @@ def _cpu() -> Any:
     return paddle.base.core.default_cpu_generator()
 
 
+def _mean(optimizer: Any, name: str, weight: Any) -> NDArray[Any]:
+    """What Adam keeps of a parameter; zeros before its first step."""
+    kept = optimizer._accumulators.get(name, {}).get(weight.name)  # noqa: SLF001
+    return np.zeros(weight.shape, np.float32) if kept is None else _array(kept)
+
+
 def main(argv: list[str]) -> int:
     """The exit status."""
     directory, side, *more = argv
-    PlainTraining(directory, side, is_nudged="nudged" in more).run()
+    PlainTraining(directory, side, is_nudged="nudged" in more, has_one_epsilon="one-epsilon" in more).run()
     return 0
 
 

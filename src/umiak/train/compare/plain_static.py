@@ -1,6 +1,6 @@
 """Plain Paddle's side of a static comparison: Paddle's own executor, in the manner of PaddleRec's `static_trainer.py`. A program.
 
-    python -m umiak.train.compare.plain_static DIRECTORY SIDE [nudged]
+    python -m umiak.train.compare.plain_static DIRECTORY SIDE [nudged] [one-epsilon]
 
 It gets recorded batches and first values, as `plain_dygraph` does. With several trainers forward and backward operations run for each one's batch; the gradients are
 added up, each by its share, and then the optimizer's operations run once. An embedding that only servers can look up (`sparse_embedding`) is a plain one here. Where Paddle
@@ -18,7 +18,7 @@ os.environ.setdefault("FLAGS_enable_pir_api", "0")  # before Paddle is imported,
 import numpy as np
 import paddle
 
-from umiak.train.compare import records, static_code
+from umiak.train.compare import records, sparse_adam, static_code
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from umiak.train.compare.values import RecordedBatch
 
 OURS, BATCHES = "umiak", "batches"
+LOOKUPS = ("lookup_table", "lookup_table_v2")
 OPTIMIZE, SCHEDULE = 2, 16
 """Bits in the role of an operation."""
 
@@ -35,7 +36,7 @@ OPTIMIZE, SCHEDULE = 2, 16
 class PlainProgram:
     """The user's program, with Paddle's own optimizer operations."""
 
-    def __init__(self, directory: str, side: str, *, is_nudged: bool) -> None:
+    def __init__(self, directory: str, side: str, *, is_nudged: bool, has_one_epsilon: bool = False) -> None:
         self._directory = directory
         self._place = os.path.join(directory, side)
         self._writer = records.StepWriter(self._place)
@@ -44,7 +45,8 @@ class PlainProgram:
         self._trainers = int(self._facts["trainers"])
         paddle.enable_static()
         paddle.static.nn.sparse_embedding = _plain_embedding
-        self._is_repaired = False
+        self._is_repaired = self._is_sparse = False
+        self._has_one_epsilon = has_one_epsilon
         self._main, startup = paddle.static.Program(), paddle.static.Program()
         try:
             self._built = self._build(self._main, startup)
@@ -68,6 +70,8 @@ class PlainProgram:
     def _build(self, main: Any, startup: Any) -> static_code.BuiltProgram:
         with paddle.static.program_guard(main, startup), paddle.utils.unique_name.guard():
             built = static_code.build(self._facts)
+            lookups = [op for op in main.global_block().ops if op.type in LOOKUPS and op.attr("is_sparse")]
+            self._is_sparse = bool(lookups)
             built.model.create_optimizer()
         return built
 
@@ -81,11 +85,12 @@ class PlainProgram:
             zip(*[records.batches(place, rank) for rank in range(self._trainers)], strict=False), start=1
         ):
             self._nudge()
+            before = self._adam_before()
             loss = self._alone(step[0]) if halves is None else self._together(step, *halves)
+            self._even_out(before)
             self._writer.write(number, self._values(), loss=loss)
-        records.write_facts(
-            self._place, {"drawn_otherwise": drawn, "repaired": self._is_repaired, "padding": self._padding()}
-        )
+        told = {"drawn_otherwise": drawn, "repaired": self._is_repaired, "padding": self._padding()}
+        records.write_facts(self._place, {**told, "sparse": self._is_sparse})
 
     def _start(self) -> list[str]:
         """Take over umiak's first values. Returns the names of parameters that the startup program has drawn otherwise."""
@@ -163,9 +168,37 @@ class PlainProgram:
         """Rows that read as zeros. With sparse gradients Paddle's executor lets them learn nevertheless."""
         found = {}
         for op in self._main.global_block().ops:
-            if op.type in ("lookup_table", "lookup_table_v2") and op.attr("is_sparse") and op.attr("padding_idx") >= 0:
+            if op.type in LOOKUPS and op.attr("is_sparse") and op.attr("padding_idx") >= 0:
                 found[op.input("W")[0]] = int(op.attr("padding_idx"))
         return found
+
+    def _adam_before(self) -> list[tuple[Any, tuple[Any, ...]]]:
+        """Adam's operations over sparse weights with their values, if they move rows without a gradient and are to have one epsilon."""
+        if not self._has_one_epsilon:
+            return []
+        ops = self._main.global_block().ops
+        sparse = {op.input("W")[0] for op in ops if op.type in LOOKUPS and op.attr("is_sparse")}
+        return [
+            (op, tuple(self._array(op.input(each)[0]) for each in ("Param", "Moment1", "Moment2")))
+            for op in ops
+            if op.type in ("adam", "adamw") and op.input("Param")[0] in sparse and not op.attr("lazy_mode")
+        ]
+
+    def _even_out(self, before: list[tuple[Any, tuple[Any, ...]]]) -> None:
+        for op, (values, first, second) in before:
+            rate, *powers = (float(self._array(op.input(each)[0])) for each in ("LearningRate", "Beta1Pow", "Beta2Pow"))
+            name = op.input("Param")[0]
+            step = sparse_adam.AdamStep(
+                rate=rate,
+                beta1=op.attr("beta1"),
+                beta2=op.attr("beta2"),
+                epsilon=op.attr("epsilon"),
+                powers=(powers[0], powers[1]),
+                before=values,
+                first=(first, self._array(op.input("Moment1")[0])),
+                second=(second, self._array(op.input("Moment2")[0])),
+            )
+            self._set(name, sparse_adam.with_one_epsilon(step, self._array(name)))
 
     def _nudge(self) -> None:
         if self._nudges is not None:
@@ -240,7 +273,7 @@ def _cpu() -> Any:
 def main(argv: list[str]) -> int:
     """The exit status."""
     directory, side, *more = argv
-    PlainProgram(directory, side, is_nudged="nudged" in more).run()
+    PlainProgram(directory, side, is_nudged="nudged" in more, has_one_epsilon="one-epsilon" in more).run()
     return 0
 
 

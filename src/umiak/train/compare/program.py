@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from umiak.train.compare.values import Comparison
 
-OURS, PLAIN, AGAIN, NUDGED = "umiak", "plain", "plain-again", "plain-nudged"
+OURS, PLAIN, AGAIN, NUDGED, EVEN = "umiak", "plain", "plain-again", "plain-nudged", "plain-one-epsilon"
 PROGRAMS = {
     ModelKind.DYGRAPH: "umiak.train.compare.plain_dygraph",
     ModelKind.STATIC: "umiak.train.compare.plain_static",
@@ -127,6 +127,15 @@ def _why(request: CompareRequest, directory: str, found: Comparison) -> tuple[Co
             "rounding grows that far, for example where a gradient is zero but for rounding and Adam divides it by its own size"
         )
         return CompareVerdict.ROUNDING, why
+    if records.facts(os.path.join(directory, PLAIN)).get("sparse"):
+        _plain(request, directory, EVEN, "one-epsilon")
+        even = _difference(directory, OURS, EVEN, request.tolerance)
+        if not unexplained(even, nudged):
+            why.append(
+                f"umiak is within {even.largest:.2g} of plain Paddle with one epsilon for all rows: for sparse gradients on CPUs, Paddle's Adam "
+                "adds epsilon to the root of rows that have no gradient in a step without the correction that other rows get"
+            )
+            return CompareVerdict.SPARSE_GRADIENTS, why
     if len(left) < len(found.differing):
         why.append(f"rounding explains all but {', '.join(left)}")
     return CompareVerdict.DIFFERS, why

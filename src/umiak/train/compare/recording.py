@@ -15,7 +15,7 @@ import numpy as np
 from umiak.core.problem import Problem, UmiakError
 from umiak.train.compare import records
 from umiak.train.config.paddlerec.dotted import dotted
-from umiak.train.engines.choice import is_dygraph
+from umiak.train.engines.choice import is_dygraph, text_problems
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -55,7 +55,7 @@ class RecordedFramework:
         sample: Callable[[], Batch | None] | None = None,
     ) -> Engine:
         if not is_dygraph(model):
-            raise not_comparable(model)
+            raise UmiakError(*problems) if (problems := text_problems(model)) else not_comparable(model)
         engine = self._inner.engine(
             model, slots, job=job, options=options, hyper_parameters=hyper_parameters, where=where, sample=sample
         )

@@ -48,7 +48,7 @@ class StepWriter:
         for number, (name, given) in enumerate(values.items()):
             array = np.ascontiguousarray(given).reshape(np.shape(given))
             before = self._before.get(name)
-            if before is not None and before.shape == array.shape and before.tobytes() == array.tobytes():
+            if before is not None and before.shape == array.shape and _is_same(before, array):
                 arrays[name] = {"same": True}
                 continue
             arrays[name] = _written(place, number, array, before)
@@ -132,6 +132,11 @@ def _written(place: str, number: int, array: NDArray[Any], before: NDArray[Any] 
             return {"file": file, "rows": f"{number}.rows.npy"}
     np.save(os.path.join(place, file), array, allow_pickle=False)
     return {"file": file}
+
+
+def _is_same(one: NDArray[Any], other: NDArray[Any]) -> bool:
+    """Bit by bit: a NaN is equal to itself here."""
+    return one.dtype == other.dtype and np.array_equal(one.reshape(-1).view(np.uint8), other.reshape(-1).view(np.uint8))
 
 
 def _bits(array: Any) -> NDArray[Any]:

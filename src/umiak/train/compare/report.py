@@ -55,6 +55,8 @@ def sentence(outcome: CompareOutcome) -> str:
         return f"not deterministic: {said}; but so do two runs of plain Paddle with the same seed and batches"
     if outcome.verdict is CompareVerdict.ROUNDING:
         return f"rounding: {said}; but so does plain Paddle from itself if its parameters change in their last digit"
+    if outcome.verdict is CompareVerdict.SPARSE_GRADIENTS:
+        return f"sparse gradients: {said}; but not if Paddle's Adam has the same epsilon for rows with and without a gradient"
     return f"differs: {said}"
 
 

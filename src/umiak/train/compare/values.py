@@ -24,6 +24,8 @@ class CompareVerdict(str, Enum):
     """Plain Paddle differs from itself."""
     ROUNDING = "rounding"
     """So does plain Paddle from itself if its parameters change in their last digit."""
+    SPARSE_GRADIENTS = "sparse gradients"
+    """umiak agrees with plain Paddle if its Adam has the same epsilon for rows with and without a gradient; see `sparse_adam`."""
 
 
 @value

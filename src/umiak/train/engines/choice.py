@@ -88,6 +88,11 @@ def is_dygraph(model: str) -> bool:
     return model_text.is_dygraph(_seen(model))
 
 
+def text_problems(model: str) -> tuple[Problem, ...]:
+    """What is wrong with a model's file before it is imported: it is no Python, or written for `paddle.fluid`."""
+    return _seen(model).problems
+
+
 def refuse_old(models: Iterable[str]) -> None:
     """UmiakError if one of these files is written for `paddle.fluid`: whatever else is wrong then, the model can't run."""
     found = [problem for model in models for problem in _seen(model).problems if problem.code == model_text.OLD]
