@@ -365,8 +365,32 @@ class TestGangs:
         }
         cluster.objects[(kind, "wide")]["status"] = {"phase": "Running"}
         cluster.settle()
-        pod = cluster.pod("wide-worker-0")
-        assert pod["metadata"]["annotations"]["scheduling.k8s.io/group-name"] == "wide"
+        assert cluster.pod("wide-worker-0")["spec"]["schedulerName"] == "volcano"
+
+    @pytest.mark.parametrize(
+        ("name", "worker", "ps"),
+        [
+            ("scheduling.k8s.io/group-name", "wide", "wide"),
+            ("volcano.sh/job-name", "wide", "wide"),
+            ("volcano.sh/task-spec", "worker", "ps"),
+            ("volcano.sh/job-version", "1", "1"),
+            ("volcano.sh/queue-name", "fast", "fast"),
+        ],
+    )
+    def test_annotations_that_the_old_operator_gave_volcano(self, name: str, worker: str, ps: str) -> None:
+        kind = "scheduling.volcano.sh/PodGroup"
+        body = manifest(worker=1, ps=1, schedulingPolicy={"queue": "fast"})
+        cluster = OperatorCluster(body, facts=ClusterFacts(gang="volcano", kinds=frozenset([kind])))
+        cluster.operate()
+        cluster.objects[(kind, "wide")]["status"] = {"phase": "Inqueue"}
+        cluster.settle()
+        found = [cluster.pod(pod)["metadata"]["annotations"][name] for pod in ("wide-worker-0", "wide-ps-0")]
+        assert found == [worker, ps]
+
+    def test_the_annotations_are_volcanos_alone(self) -> None:
+        cluster = OperatorCluster(manifest(worker=1, schedulingPolicy={"queue": "fast"}))
+        cluster.settle()
+        assert not [each for each in cluster.pod("wide-worker-0")["metadata"]["annotations"] if "volcano" in each]
 
     def test_scheduler_plugins(self) -> None:
         kind = "scheduling.x-k8s.io/PodGroup"

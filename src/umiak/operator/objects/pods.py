@@ -43,9 +43,12 @@ if TYPE_CHECKING:
 
     from umiak.operator.policies.gangs import GangDriver
     from umiak.operator.policies.view import JobView
-    from umiak.paddlejob.resource import RoleWish
+    from umiak.paddlejob.resource import PaddleJob, RoleWish
 
 VOLCANO_GROUP = "scheduling.k8s.io/group-name"
+VOLCANO_TASK, VOLCANO_JOB = "volcano.sh/task-spec", "volcano.sh/job-name"
+VOLCANO_VERSION, VOLCANO_QUEUE = "volcano.sh/job-version", "volcano.sh/queue-name"
+"""What the old operator told Volcano: plug-ins of the scheduler and its tools sort pods by them."""
 PLUGINS_GROUP = "scheduling.x-k8s.io/pod-group"
 
 
@@ -92,7 +95,7 @@ def prepared(view: JobView, wish: RoleWish, driver: GangDriver | None) -> RolePo
         spec["hostNetwork"] = True
         spec["dnsPolicy"] = "ClusterFirstWithHostNet"
     if driver is not None:
-        _join_gang(driver, job.name, spec, labels, annotations)
+        _join_gang(driver, job, word, spec, labels, annotations)
     containers = [dict(each) for each in spec.get("containers") or ()]
     main = main_index(containers)
     annotations[MAIN_CONTAINER] = main_name(containers)
@@ -222,13 +225,21 @@ def _with_port(ports: list[dict[str, Any]], port: int, *, is_host: bool = False)
 
 
 def _join_gang(
-    driver: GangDriver, group: str, spec: dict[str, Any], labels: dict[str, str], annotations: dict[str, str]
+    driver: GangDriver,
+    job: PaddleJob,
+    role: str,
+    spec: dict[str, Any],
+    labels: dict[str, str],
+    annotations: dict[str, str],
 ) -> None:
     if driver.scheduler:
         spec.setdefault("schedulerName", driver.scheduler)
     if driver.name == "volcano":
-        annotations[VOLCANO_GROUP] = group
+        annotations[VOLCANO_GROUP] = annotations[VOLCANO_JOB] = job.name
+        annotations[VOLCANO_TASK] = role
+        annotations[VOLCANO_VERSION] = str(job.generation)
+        annotations[VOLCANO_QUEUE] = job.spec.gang.queue if job.spec.gang else ""
     elif driver.name == "scheduler-plugins":
-        labels[PLUGINS_GROUP] = group
+        labels[PLUGINS_GROUP] = job.name
     else:
-        spec["schedulingGroup"] = {"podGroupName": group}
+        spec["schedulingGroup"] = {"podGroupName": job.name}
