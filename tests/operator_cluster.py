@@ -218,7 +218,8 @@ class OperatorCluster:
             status["podIPs"] = [{"ip": own}]
             return True
         if self.image_trouble:
-            row = {"state": {"waiting": {"reason": self.image_trouble, "message": "no such image"}}}
+            image = pod["spec"]["containers"][0]["image"]
+            row = {"image": image, "state": {"waiting": {"reason": self.image_trouble, "message": "no such image"}}}
             changed = status.get("containerStatuses") != [row]
             status["containerStatuses"] = [row]
             return changed

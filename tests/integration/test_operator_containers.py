@@ -44,6 +44,12 @@ def init(code: int) -> dict[str, Any]:
     return {"name": "fetch", "image": IMAGE, "command": ["python", "-c", script]}
 
 
+RULES = [
+    {"action": "Restart", "onExitCodes": {"values": [42]}, "onReasons": ["OOMKilled"]},
+    {"action": "Fail", "roles": ["worker"], "onExitCodes": {"operator": "In", "values": [42]}},
+]
+NO_IMAGE = template("python")
+NO_IMAGE["spec"]["containers"][0]["image"] = "registry.example/missing:v1"
 NO_RESTART = {"runPolicy": {"backoffLimit": 0}}
 STOCK = template("python", "-m", "paddle.distributed.launch", "--log_dir", "/tmp/log", "/tmp/train.py")
 STOCK["spec"]["containers"][0]["command"] = [
@@ -55,6 +61,9 @@ JOBS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "native": (pod(initContainers=[{**SIDECAR, "restartPolicy": "Always"}]), {"cleanPodPolicy": "OnCompletion"}),
     "fails": (pod(7, sidecars=(SIDECAR,), restartPolicy="Never"), NO_RESTART),
     "init": (pod(initContainers=[init(4)], restartPolicy="Never"), NO_RESTART),
+    "ruled": (pod(42), {"runPolicy": {"failurePolicy": {"rules": RULES}}}),
+    "image": (NO_IMAGE, {"runPolicy": {"imagePullTimeoutSeconds": 1}}),
+    "pending": (pod(nodeSelector={"no-such": "node"}), {"runPolicy": {"pendingTimeoutSeconds": 20}}),
     "always": (pod(restartPolicy="Always"), {"cleanPodPolicy": "Never"}),
     "stock": (STOCK, {"elastic": 1, "cleanPodPolicy": "Never"}),
 }
@@ -87,6 +96,22 @@ def test_an_init_container_that_fails_is_told_with_its_log(jobs: ClusterJobs) ->
     assert "init container fetch" in status["message"]
     jobs.until(lambda: jobs.status("init").get("lastLogs"), "its log is kept")
     assert "the data is not there" in "".join(jobs.status("init")["lastLogs"].values())
+
+
+def test_a_rule_ends_a_job_at_the_first_failure(jobs: ClusterJobs) -> None:
+    status = jobs.until_end("ruled", "Failed")
+    assert "exit code 42" in status["message"]
+    assert "failurePolicy.rules[1] says Fail" in status["message"]
+    assert status.get("restarts", 0) == 0
+
+
+def test_pods_that_can_not_start_fail_their_jobs_in_time(jobs: ClusterJobs) -> None:
+    image = jobs.until_end("image", "Failed")["message"]
+    assert "could not get its image registry.example/missing:v1 within 1 s (imagePullTimeoutSeconds)" in image
+    pending = jobs.until_end("pending", "Failed")["message"]
+    assert "pending-worker-0" in pending
+    assert "Unschedulable" in pending
+    assert "node" in pending.partition("Unschedulable")[2], "what the scheduler says"
 
 
 def test_a_training_that_has_ended_well_is_not_begun_again(jobs: ClusterJobs) -> None:

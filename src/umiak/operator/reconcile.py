@@ -8,7 +8,7 @@ operator may be killed between any two steps. Everything else follows from what 
 earlier attempts are deleted, and nothing is counted or remembered on the way.
 
 The questions are asked in this order: is it ours, is it being deleted, over, wrong, suspended, done, too late, has something failed,
-was its size changed, does it have its ports; then what it should have is made (`operator.upkeep`).
+do its pods take too long to start, was its size changed, does it have its ports; then what it should have is made (`operator.upkeep`).
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from umiak.operator.policies import phases, time_limits
 from umiak.operator.policies.ports import host_ports, job_port
 from umiak.operator.policies.restarts import Reaction, forgiven, reaction
 from umiak.operator.policies.scale import is_told_otherwise
+from umiak.operator.policies.start_limits import start_of
 from umiak.operator.policies.success import is_done
 from umiak.operator.policies.view import completed_ranges, view_of
 from umiak.operator.upkeep import Upkeep, addresses_changed, clean_up, release, upkeep
@@ -85,6 +86,9 @@ def _going_on(view: JobView, observed: Observed) -> Decision:
     if found is not None and found.failed:
         reason = "BackoffLimitExceeded" if "backoffLimit" in found.failed else found.reason
         return _finished(view, JobPhase.FAILED, reason, found.failed)
+    start = start_of(view)
+    if found is None and start.reason:
+        return _finished(view, JobPhase.FAILED, start.reason, start.message)
     if is_told_otherwise(view):
         return _restarted(
             view, Reaction(troubles=(), scope=RestartScope.JOB), "SpecChanged", "the job has another size"
@@ -107,6 +111,7 @@ def _going_on(view: JobView, observed: Observed) -> Decision:
         counts = [replace(each, refs=before.get(each.role, each.refs)) for each in decision.report.counts]
         decision = replace(decision, report=replace(decision.report, counts=tuple(counts)))
     decision = _soonest(decision, found.wait_s if found is not None and holds else None)
+    decision = _soonest(decision, start.left_s if start.left_s is None else max(0.1, start.left_s))
     return _soonest(decision, None if found is None else found.again_in_s)
 
 

@@ -65,6 +65,8 @@ class SeenPod:
     reason: str = ""
     """Evicted, Preempting, NodeLost, OOMKilled, ImagePullBackOff, Unschedulable: of the pod, its containers or its conditions."""
     message: str = ""
+    lacks_image: str = ""
+    """The image that a container of it waits for, when it could not be pulled."""
     exit_code: int | None = None
     """Of the main container, the last time it ended, or of an init container that failed before it."""
     container_restarts: int = 0

@@ -49,7 +49,10 @@ _TYPES = {
     FieldKind.BOOLEAN: "boolean",
     FieldKind.TIME: "string",
     FieldKind.LIST: "array",
+    FieldKind.WORDS: "array",
+    FieldKind.CODES: "array",
 }
+_ITEMS = {FieldKind.WORDS: "string", FieldKind.CODES: "integer"}
 _VALUES: dict[FieldKind, dict[str, Any]] = {
     FieldKind.TEXTS: {"type": "string"},
     FieldKind.NUMBERS: {"type": "integer"},
@@ -200,9 +203,11 @@ def _schema(field: ResourceField) -> dict[str, Any]:
         made["items"] = {"type": "object", "properties": _properties(field.fields), **_required(field.fields)}
         if field.keys:
             made |= {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": list(field.keys)}
+    elif field.kind in _ITEMS:
+        made["items"] = {"type": _ITEMS[field.kind], **({} if field.is_old else _limits(field))}
     elif field.kind in _VALUES:
         made["additionalProperties"] = _VALUES[field.kind]
-    if not field.is_old:
+    if not field.is_old and field.kind not in _ITEMS:
         made |= _limits(field)
     return {**made, **_rules(field.rules)}
 

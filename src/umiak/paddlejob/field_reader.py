@@ -13,6 +13,7 @@ import json
 from umiak.core.nearest import nearest
 from umiak.core.problem import Problem
 from umiak.core.shown import one_line
+from umiak.core.value import replace
 from umiak.paddlejob.fields import FieldKind
 
 TYPE_CHECKING = False
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from umiak.paddlejob.fields import ResourceField
 
 LONGEST_SHOWN = 60
+MOST_ITEMS = 255
 LONGEST_TEXT = 253
 """Of a field that is one word or name."""
 
@@ -107,7 +109,28 @@ def _read(field: ResourceField, item: Any, path: str, notes: FieldNotes) -> Any:
         return _quantities(field, item, path, notes)
     if field.kind is FieldKind.TEMPLATE:
         return item if isinstance(item, dict) else _wrong(field, item, path, notes)
+    if field.kind in (FieldKind.LIST, FieldKind.WORDS, FieldKind.CODES):
+        return _list(field, item, path, notes)
     raise AssertionError(field.kind)  # the other kinds stand in status only, which `report` reads
+
+
+def _list(field: ResourceField, items: Any, path: str, notes: FieldNotes) -> tuple[Any, ...] | None:
+    """Its items that can be read."""
+    if not isinstance(items, list):
+        _wrong(field, items, path, notes)
+        return None
+    if len(items) > MOST_ITEMS:
+        notes.problem("UM-PDJ-003", path, f"has more than {MOST_ITEMS} items: {len(items)}")
+        return None
+    found = []
+    for number, item in enumerate(items):
+        where = f"{path}[{number}]"
+        if field.kind is FieldKind.LIST:
+            found.append(object_of(field.fields, item, where, notes))
+        else:
+            one = replace(field, kind=FieldKind.TEXT if field.kind is FieldKind.WORDS else FieldKind.INTEGER)
+            found.append(_read(one, item, where, notes))
+    return tuple([each for each in found if each is not None])
 
 
 def _wrong(field: ResourceField, item: Any, path: str, notes: FieldNotes) -> Any:

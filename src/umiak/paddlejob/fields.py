@@ -30,6 +30,8 @@ class FieldKind(Enum):
     QUANTITIES = "an object of quantities such as 4 or 8Gi"
     TEXTS = "an object of texts"
     NUMBERS = "an object of integers"
+    WORDS = "a list of texts"
+    CODES = "a list of integers"
 
 
 @value
@@ -54,7 +56,7 @@ class ResourceField:
     least: int | None = None
     most: int | None = None
     words: tuple[str, ...] = ()
-    """All that it may say. An unknown word in an old field is a warning, in a new one an error."""
+    """All that it, or an item of its list, may say. An unknown word in an old field is a warning, in a new one an error."""
     required: bool = False
     is_old: bool = False
     """A field of the old operators' resources: the schema has neither limits nor words for it."""

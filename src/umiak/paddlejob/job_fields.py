@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from umiak.paddlejob import failure_rules
 from umiak.paddlejob.fields import CelRule, FieldKind, ResourceField
-from umiak.paddlejob.resource import CleanPods, Intranet, RestartScope, SuccessPolicy
+from umiak.paddlejob.resource import CleanPods, Intranet, PodRole, RestartScope, SuccessPolicy
 
 MOST_REPLICAS = 10_000
 """Of one role. More pods than that is a slip of the keyboard, and each of them would be an object of the cluster."""
@@ -14,6 +15,29 @@ CLEAN_WORDS = tuple(word.value for word in CleanPods if word is not CleanPods.RU
 INTRANET_WORDS = tuple(word.value for word in Intranet)
 SCOPE_WORDS = tuple(word.value for word in RestartScope)
 SUCCESS_WORDS = tuple(word.value for word in SuccessPolicy)
+ROLE_WORDS = tuple(word.value for word in PodRole)
+
+START_LIMITS = (
+    ResourceField(
+        name="imagePullTimeoutSeconds",
+        kind=FieldKind.INTEGER,
+        meaning="Seconds from when a node has taken a pod until its images must be there: when they have passed and a pull has failed "
+        "(ErrImagePull, ImagePullBackOff), the job has failed. A pull that goes on is waited for.",
+        default="no limit",
+        least=1,
+        most=10**9,
+    ),
+    ResourceField(
+        name="pendingTimeoutSeconds",
+        kind=FieldKind.INTEGER,
+        meaning="Seconds from the creation of a pod until it must run; then the job has failed, with the scheduler's or the node's word why. Elastic jobs "
+        "wait while they have enough workers. Pods that are not created yet, as a quota or a queue forbids them, do not count.",
+        default="no limit",
+        least=1,
+        most=10**9,
+    ),
+)
+"""Of the run policy, in both dialects."""
 
 
 def _role(name: str, meaning: str) -> ResourceField:
@@ -144,6 +168,8 @@ RUN_POLICY = ResourceField(
             least=1,
             most=10**9,
         ),
+        *START_LIMITS,
+        failure_rules.field(ROLE_WORDS),
         ResourceField(
             name="successPolicy",
             meaning="The job is done when its workers are (servers are then stopped), or only when all roles are.",

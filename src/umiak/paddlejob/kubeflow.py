@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 from umiak.core.default_ports import KUBEFLOW as KUBEFLOW_PORT
+from umiak.paddlejob import failure_rules
 from umiak.paddlejob.field_reader import FieldNotes, object_of
 from umiak.paddlejob.kubeflow_fields import EXIT_CODE, FIELDS
 from umiak.paddlejob.main_container import main_index
@@ -54,6 +55,9 @@ def spec_of(item: Any, notes: FieldNotes) -> JobSpec:
             ttl_s=policy.get("ttlSecondsAfterFinished"),
             active_deadline_s=policy.get("activeDeadlineSeconds"),
             managed_by=policy.get("managedBy", ""),
+            image_pull_s=policy.get("imagePullTimeoutSeconds"),
+            pending_s=policy.get("pendingTimeoutSeconds"),
+            rules=failure_rules.rules_of(policy, {word: role for role, word in ROLES.items()}, notes),
         ),
     )
 

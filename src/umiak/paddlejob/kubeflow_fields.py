@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from umiak.paddlejob import failure_rules
 from umiak.paddlejob.fields import CelRule, FieldKind, ResourceField
-from umiak.paddlejob.job_fields import MOST_REPLICAS
+from umiak.paddlejob.job_fields import MOST_REPLICAS, START_LIMITS
 
 EXIT_CODE = "ExitCode"
 RESTART_WORDS = ("Always", "OnFailure", "Never", EXIT_CODE)
@@ -93,6 +94,8 @@ FIELDS = (
                 default="false",
                 is_old=True,
             ),
+            *START_LIMITS,
+            failure_rules.field(("Master", "Worker")),
             ResourceField(name="managedBy", meaning="Controller that runs this job. Can't be changed.", is_old=True),
             ResourceField(
                 name="schedulingPolicy",
@@ -120,7 +123,7 @@ FIELDS = (
                         kind=FieldKind.INTEGER,
                         meaning="How long a gang waits.",
                         is_old=True,
-                        unused="gangs wait until they fit; to give up use activeDeadlineSeconds",
+                        unused="gangs wait until they fit; to give up use pendingTimeoutSeconds",
                     ),
                 ),
             ),

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from umiak.core.value import value
 from umiak.kube import times
-from umiak.paddlejob import checks, kubeflow
+from umiak.paddlejob import checks, failure_rules, kubeflow
 from umiak.paddlejob.defaults import with_defaults
 from umiak.paddlejob.field_reader import FieldNotes, object_of, shown
 from umiak.paddlejob.job_fields import FIELDS, MISSPELLED
@@ -98,7 +98,7 @@ def spec_of(item: Any, notes: FieldNotes) -> JobSpec:
         clean_pods=CleanPods(clean) if clean else None,
         is_elastic="elastic" in found,
         gang=_gang(found["schedulingPolicy"]) if "schedulingPolicy" in found else None,
-        run_policy=_run_policy(found.get("runPolicy", {})),
+        run_policy=_run_policy(found.get("runPolicy", {}), notes),
     )
 
 
@@ -121,7 +121,7 @@ def _gang(found: dict[str, Any]) -> GangWish:
     )
 
 
-def _run_policy(found: dict[str, Any]) -> RunPolicy:
+def _run_policy(found: dict[str, Any], notes: FieldNotes) -> RunPolicy:
     scope, success = found.get("restartScope"), found.get("successPolicy")
     return RunPolicy(
         suspend=found.get("suspend", False),
@@ -132,6 +132,9 @@ def _run_policy(found: dict[str, Any]) -> RunPolicy:
         active_deadline_s=found.get("activeDeadlineSeconds"),
         success=SuccessPolicy(success) if success else SuccessPolicy.WORKERS,
         managed_by=found.get("managedBy", ""),
+        image_pull_s=found.get("imagePullTimeoutSeconds"),
+        pending_s=found.get("pendingTimeoutSeconds"),
+        rules=failure_rules.rules_of(found, {role.value: role for role in PodRole}, notes),
     )
 
 

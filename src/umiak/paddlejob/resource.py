@@ -99,6 +99,32 @@ class SuccessPolicy(str, Enum):
     ALL_ROLES = "AllRoles"
 
 
+class RuleAction(str, Enum):
+    """What a rule about failures says."""
+
+    FAIL = "Fail"
+    RESTART = "Restart"
+    RESTART_FREE = "RestartWithoutCounting"
+
+
+@value
+class FailureRule:
+    """One of ``runPolicy.failurePolicy.rules``: it is about a failed pod if everything that it says is true of the pod."""
+
+    action: RuleAction
+    roles: tuple[PodRole, ...] = ()
+    """Empty: all."""
+    exit_codes: tuple[int, ...] = ()
+    """Empty: it does not look at them."""
+    is_not_in: bool = False
+    """It is about all exit codes but these."""
+    reasons: tuple[str, ...] = ()
+
+    @property
+    def is_about_all(self) -> bool:
+        return not self.roles and not self.exit_codes and not self.reasons
+
+
 @value
 class RoleWish:
     """One role of the spec."""
@@ -136,6 +162,10 @@ class RunPolicy:
     active_deadline_s: int | None = None
     success: SuccessPolicy = SuccessPolicy.WORKERS
     managed_by: str = ""
+    image_pull_s: int | None = None
+    pending_s: int | None = None
+    rules: tuple[FailureRule, ...] = ()
+    """The first one that is about a failed pod counts."""
 
 
 @value

@@ -79,6 +79,7 @@ def pod_of(body: Mapping[str, Any]) -> SeenPod:
         host_address=sys.intern(str(status.get("hostIP") or "")),
         reason=sys.intern(reason),
         message=one_line(message, LONGEST_MESSAGE) if message else "",
+        lacks_image=sys.intern(training.lacks_image),
         exit_code=training.exit_code,
         container_restarts=training.restarts,
         last_end_s=training.last_end_s,

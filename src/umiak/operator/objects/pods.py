@@ -209,8 +209,11 @@ def _listed(variables: Mapping[str, str]) -> list[dict[str, Any]]:
 def _restart_policy(view: JobView, wish: RoleWish, asked: str) -> str:
     """As asked. Where the template is silent, containers are restarted in their pods if nobody else has to know.
 
-    Always becomes OnFailure: a training that has ended well is done, and must not begin again before its pod can be deleted.
+    Always becomes OnFailure: a training that has ended well is done, and must not begin again before its pod can be deleted. Where there
+    are rules about failures, the operator has to see each of them.
     """
+    if view.spec.run_policy.rules:
+        return "Never"
     if view.spec.is_elastic or asked == "Always":
         return "OnFailure"
     if asked:

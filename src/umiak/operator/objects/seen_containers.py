@@ -18,6 +18,18 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from typing import Any
 
+IMAGE_REASONS = frozenset(
+    [
+        "ErrImageNeverPull",
+        "ErrImagePull",
+        "ImageInspectError",
+        "ImagePullBackOff",
+        "InvalidImageName",
+        "RegistryUnavailable",
+        "SignatureValidationFailed",
+    ]
+)
+"""Why containers wait whose image can't be had."""
 _STARTING = (None, "ContainerCreating", "PodInitializing")
 
 
@@ -33,6 +45,8 @@ class SeenContainers:
     """Of the main container and of init containers, in their pod."""
     reason: str = ""
     message: str = ""
+    lacks_image: str = ""
+    """The first image that could not be pulled."""
     ended_s: float | None = None
     last_end_s: float | None = None
     """When the main container last ended, if it was started again since."""
@@ -66,6 +80,7 @@ def seen_containers(body: Mapping[str, Any], pod_phase: PodPhase) -> SeenContain
         restarts=sum(int(row.get("restartCount") or 0) for row in (main, *init)),
         reason=reason,
         message=message,
+        lacks_image=next((str(row.get("image") or row.get("name")) for row in blamed if _lacks_image(row)), ""),
         ended_s=maybe(ended.get("finishedAt")) if state.get("terminated") else None,
         last_end_s=None if state.get("terminated") else maybe(ended.get("finishedAt")),
         log_of=str(broken.get("name") or "") if broken is not None and is_before else name,
@@ -90,6 +105,10 @@ def _ordinary(spec: Mapping[str, Any], rows: Iterable[Mapping[str, Any]]) -> lis
 def _last_end(row: Mapping[str, Any]) -> Mapping[str, Any]:
     found: Mapping[str, Any] = (row.get("state") or {}).get("terminated") or {}
     return found or (row.get("lastState") or {}).get("terminated") or {}
+
+
+def _lacks_image(row: Mapping[str, Any]) -> bool:
+    return ((row.get("state") or {}).get("waiting") or {}).get("reason") in IMAGE_REASONS
 
 
 def _worry(rows: Iterable[Mapping[str, Any]]) -> tuple[str, str]:

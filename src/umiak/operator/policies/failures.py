@@ -3,6 +3,8 @@
 Fault.CLUSTER   evicted, preempted, node lost or shut down, deleted by somebody: started again, and it costs nothing
 Fault.PROGRAM   it ended with an error: started again within ``backoffLimit``
 Fault.FINAL     its command can't be run, or it was called wrongly: started again it would end the same way
+
+Rules of the job (``runPolicy.failurePolicy``) come first: they say which of the three a failure is treated as.
 """
 
 from __future__ import annotations
@@ -12,13 +14,13 @@ from enum import Enum
 from umiak.core.node_report import is_consequence
 from umiak.core.value import replace, value
 from umiak.operator.values import PodPhase
-from umiak.paddlejob.resource import JobApi
+from umiak.paddlejob.resource import JobApi, RuleAction
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from umiak.operator.policies.view import JobView
     from umiak.operator.values import SeenPod
-    from umiak.paddlejob.resource import RoleWish
+    from umiak.paddlejob.resource import FailureRule, RoleWish
 
 CLUSTER_REASONS = frozenset(
     [
@@ -55,6 +57,13 @@ class Fault(Enum):
     FINAL = "final"
 
 
+_ACTIONS = {
+    RuleAction.FAIL: Fault.FINAL,
+    RuleAction.RESTART: Fault.PROGRAM,
+    RuleAction.RESTART_FREE: Fault.CLUSTER,
+}
+
+
 @value
 class Trouble:
     """A pod that has to be started again, or that ends the job."""
@@ -66,10 +75,24 @@ class Trouble:
     message: str
     is_consequence: bool = False
     """It says itself that another pod is the cause."""
+    is_ruled: bool = False
+    """A rule of the job says what follows."""
 
 
 def trouble_of(pod: SeenPod, view: JobView) -> Trouble | None:
     """What is wrong with a pod of the current attempt; None: nothing, or nothing yet."""
+    found = _trouble(pod, view)
+    if found is None:
+        return None
+    found = _ruled(found, view.spec.run_policy.rules)
+    wish = view.spec.role(pod.role) if pod.role else None
+    if found.fault is Fault.PROGRAM and not found.is_ruled and wish is not None and _is_never(view, wish):
+        return replace(found, fault=Fault.FINAL, message=f"{found.message}: its restartPolicy is Never")
+    return found
+
+
+def _trouble(pod: SeenPod, view: JobView) -> Trouble | None:
+    """Without rules."""
     if pod.phase is PodPhase.SUCCEEDED:
         if pod.name in view.done:
             return None
@@ -85,14 +108,36 @@ def trouble_of(pod: SeenPod, view: JobView) -> Trouble | None:
         )
     if pod.phase is PodPhase.FAILED:
         wish = view.spec.role(pod.role) if pod.role else None
-        found = _failed(pod, by_exit_code=wish is not None and wish.restarts_by_exit_code)
-        if found.fault is Fault.PROGRAM and wish is not None and _is_never(view, wish):
-            return replace(found, fault=Fault.FINAL, message=f"{found.message}: its restartPolicy is Never")
-        return found
+        return _failed(pod, by_exit_code=wish is not None and wish.restarts_by_exit_code)
     if pod.is_deleting or pod.is_disrupted:
         reason = pod.reason if pod.reason in CLUSTER_REASONS else "PodDeleted"
         return Trouble(pod=pod, fault=Fault.CLUSTER, reason=reason, message=f"{pod.name} is being deleted")
     return None
+
+
+def _ruled(found: Trouble, rules: tuple[FailureRule, ...]) -> Trouble:
+    """As the first rule says that is about it. A pod that ended because of another one is not looked at: the other one is."""
+    if found.is_consequence:
+        return found
+    for number, rule in enumerate(rules):
+        if _is_about(rule, found):
+            said = f"{found.message}: failurePolicy.rules[{number}] says {rule.action.value}"
+            fault = _ACTIONS[rule.action]
+            reason = "FailurePolicy" if fault is Fault.FINAL else found.reason
+            return replace(found, fault=fault, reason=reason, message=said, is_ruled=True)
+    return found
+
+
+def _is_about(rule: FailureRule, found: Trouble) -> bool:
+    pod = found.pod
+    if rule.roles and pod.role not in rule.roles:
+        return False
+    if rule.exit_codes and (pod.exit_code in (None, 0) or (pod.exit_code in rule.exit_codes) is rule.is_not_in):
+        return False
+    if rule.reasons:
+        return found.reason in rule.reasons or pod.reason in rule.reasons
+    # That somebody deletes a pod is no failure of it.
+    return found.reason != "PodDeleted"
 
 
 def _is_never(view: JobView, wish: RoleWish) -> bool:

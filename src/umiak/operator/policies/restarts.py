@@ -72,7 +72,8 @@ def reaction(view: JobView) -> Reaction | None:
     if not troubles and not vanished:
         return None
     if final := next((each for each in troubles if each.fault is Fault.FINAL), None):
-        return Reaction(troubles=(final,), failed=f"{final.message}; a restart would not help")
+        why = final.message if final.is_ruled else f"{final.message}; a restart would not help"
+        return Reaction(troubles=(final,), failed=why)
     troubles += [_gone(slot) for slot in vanished]
     troubles.sort(key=_importance)
     by_role = _scopes(view)

@@ -77,7 +77,7 @@ def pods_wait(view: JobView) -> Wait | None:
     telling = [pod for pod in waiting if pod.reason and pod.reason not in _NO_NEWS]
     if not telling:
         return None
-    worst = min(telling, key=lambda pod: (_rank(pod), pod.name))
+    worst = worst_of(telling)
     alike = len([pod for pod in telling if pod.reason == worst.reason])
     said = f": {worst.message}" if worst.message else ""
     return Wait(
@@ -86,13 +86,25 @@ def pods_wait(view: JobView) -> Wait | None:
     )
 
 
+def worst_of(pods: Iterable[SeenPod]) -> SeenPod:
+    """The pod that the others may well wait for."""
+    return min(pods, key=lambda pod: (_rank(pod), pod.name))
+
+
+def said_by(pod: SeenPod) -> str:
+    """What a pod, its node or the scheduler says, behind a colon."""
+    return _short("".join([f": {text}" for text in (pod.reason, pod.message) if text]))
+
+
 def is_own_group(each: SeenObject) -> bool:
     """A PodGroup that a person has made for the job, under its name: it is used, and never changed or deleted."""
     return each.kind.endswith("/PodGroup") and not each.owner_uid
 
 
 def _rank(pod: SeenPod) -> int:
-    return _WORST_FIRST.index(pod.reason) if pod.reason in _WORST_FIRST else len(_WORST_FIRST)
+    if pod.reason in _WORST_FIRST:
+        return _WORST_FIRST.index(pod.reason)
+    return len(_WORST_FIRST) + (pod.reason in ("", *_NO_NEWS))
 
 
 def _short(text: str) -> str:
