@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import http.client
 import json
+import ssl
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +79,50 @@ def test_fields_of_pods_that_nobody_knows_are_kept(plane, kube_namespace):
     assert create(plane, kube_namespace, body).returncode == 0
     stored = plane.get("pdj", "future", namespace=kube_namespace)
     assert stored["spec"]["worker"]["template"]["spec"]["fieldOfTomorrow"] == {"a": [1]}
+
+
+def test_misspelt_fields_are_told_when_they_are_written(plane, kube_namespace, tmp_path):
+    """By kubectl, and to clients that ask for no validation; nothing that the old operator took is refused."""
+    plane.kubectl("apply", "-f", ROOT / "deploy" / "warnings.yaml")
+    body = job("slips", worker={"replicas": 1, "template": template(hostNetwrk=True)}, cleanPolicy="Never")
+    container = body["spec"]["worker"]["template"]["spec"]["containers"][0]
+    container |= {"imagePullPolcy": "Always", "resources": {"limit": {}}, "env": [{"name": "A", "valu": "1"}]}
+    named = ["hostNetwrk", "imagePullPolcy", "resources.limit", "env[].valu", "cleanPodPolicy"]
+
+    def told() -> str:
+        """What a dry run says: a policy counts a moment after it was written."""
+        done = create(plane, kube_namespace, body, "--dry-run=server")
+        assert done.returncode == 0, done.stderr
+        return done.stderr if all(name in done.stderr for name in named) else ""
+
+    plane.until(told, "kubectl create tells every slip")
+    assert create(plane, kube_namespace, body, "--validate=false").returncode == 0
+    path = f"/apis/batch.paddlepaddle.org/v1/namespaces/{kube_namespace}/paddlejobs"
+    body["metadata"] = {"name": "direct"}
+    body["spec"]["repliccas"] = 2
+    warnings = warnings_of(plane, path, body)
+    assert [name for name in [*named, "spec.repliccas"] if name not in warnings] == []
+    plain = job("plain", worker=WORKER)
+    plain["metadata"] = {"name": "plain"}
+    assert warnings_of(plane, path, plain) == ""
+    other = kubeflow_job()
+    other["metadata"] = {"name": "other"}
+    other["spec"]["paddleReplicaSpecs"]["Worker"]["template"]["spec"]["contaners"] = []
+    path = f"/apis/kubeflow.org/v1/namespaces/{kube_namespace}/paddlejobs"
+    assert "Worker.template.spec.contaners" in warnings_of(plane, path, other)
+
+
+def warnings_of(plane, path: str, body: dict[str, Any]) -> str:
+    """The Warning headers of a POST that says nothing about the validation of fields."""
+    context = ssl.create_default_context(cafile=str(plane.ca))
+    connection = http.client.HTTPSConnection("127.0.0.1", plane.port, timeout=30, context=context)
+    headers = {"Authorization": f"Bearer {plane.admin_token}", "Content-Type": "application/json"}
+    with contextlib.closing(connection):
+        connection.request("POST", path, json.dumps(body), headers)
+        answer = connection.getresponse()
+        answer.read()
+        assert answer.status == 201
+        return " ".join(answer.headers.get_all("Warning") or [])
 
 
 REFUSED = [

@@ -281,6 +281,7 @@ def _wrong(view: JobView, why: str) -> Decision:
     """A spec that can't be run. Pods of an earlier, better one are left alone."""
     report = _seen(view.job)
     conditions = phases.condition(report.conditions, "Accepted", False, view.now_s, "InvalidSpec", why)
+    conditions = phases.warned(conditions, view.warning, view.now_s)
     actions: tuple[OperatorAction, ...] = ()
     if not phases.is_true(report, "Accepted") and not any(each.type == "Accepted" for each in report.conditions):
         actions = (RecordEvent(reason="InvalidSpec", message=why, is_warning=True),)

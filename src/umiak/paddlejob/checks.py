@@ -10,6 +10,7 @@ from umiak.core.shown import one_line
 from umiak.paddlejob.field_reader import FieldNotes, shown
 from umiak.paddlejob.names import LONGEST_HOST, is_host_label, is_service_name, pod_name
 from umiak.paddlejob.resource import Intranet, JobApi, PodRole
+from umiak.paddlejob.templates.pod_fields import RELEASE, unknown_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -127,15 +128,19 @@ def _template(role: RoleWish, path: str, notes: FieldNotes) -> None:
         notes.problem("UM-PDJ-001", f"{path}.metadata", f"must be an object: {shown(metadata)}")
     else:
         _texts(metadata or {}, f"{path}.metadata", notes)
+    unknown = unknown_in(role.template, path)
+    for each in unknown:
+        hint = f"did you mean `{each.meant}`?" if each.meant else None
+        notes.warning("UM-PDJ-031", each.path, f"Kubernetes {RELEASE} does not have this field of pods", hint=hint)
     restart = (spec or {}).get("restartPolicy")
     if restart is not None and restart not in RESTART_WORDS:
         hint = f"it is one of {', '.join(RESTART_WORDS)}"
         notes.problem("UM-PDJ-009", f"{path}.spec.restartPolicy", f"unknown word: {shown(restart)}", hint=hint)
     containers = (spec or {}).get("containers")
     if not isinstance(containers, list) or not containers:
-        notes.problem(
-            "UM-PDJ-005", f"{path}.spec.containers", "has no container", hint="write at least a name and an image"
-        )
+        wrong = next((each.path for each in unknown if each.meant == "containers"), "")
+        hint = f"did you mean it by `{wrong.rpartition('.')[2]}`?" if wrong else "write at least a name and an image"
+        notes.problem("UM-PDJ-005", f"{path}.spec.containers", "has no container", hint=hint)
         return
     _containers(containers, f"{path}.spec.containers", notes)
     init = (spec or {}).get("initContainers")

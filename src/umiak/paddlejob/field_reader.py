@@ -68,7 +68,7 @@ def object_of(
         item = None
     for name, value in (item or {}).items():
         field = known.get(name)
-        if field is None:
+        if field is None or name in (misspelled or {}):
             _unknown(str(name), known, path, notes, misspelled or {})
         elif value is not None:
             read = _read(field, value, f"{path}.{name}", notes)

@@ -200,6 +200,12 @@ FIELDS = (
         is_old=True,
     ),
     ResourceField(
+        name="cleanPolicy",
+        meaning="A slip in a document of the old operator, so that manifests have it.",
+        is_old=True,
+        unused="the field is called cleanPodPolicy",
+    ),
+    ResourceField(
         name="intranet",
         meaning="How pods reach one another: by pod address, by the name of a headless Service, or on the network of their nodes.",
         default="PodIP",
@@ -270,4 +276,5 @@ def name_rules(roles: tuple[str, ...] = ("ps", "worker", "heter")) -> tuple[CelR
 
 
 MISSPELLED = {"cleanPolicy": "cleanPodPolicy"}
-"""Names that documents of the old operator had by mistake: a warning that names the right one. They have no effect."""
+"""Names that documents of the old operator had by mistake: a warning that names the right one. They have no effect, and are in the definition
+so that `kubectl create` does not refuse manifests that have them."""

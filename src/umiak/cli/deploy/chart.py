@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from umiak.cli.deploy import helm_text, kustomize, objects, values
 from umiak.paddlejob import crd
+from umiak.paddlejob.templates import admission
 from umiak.submit.backends.kubernetes.yaml_text import as_yaml
 
 TYPE_CHECKING = False
@@ -41,6 +42,7 @@ def files(version: str) -> dict[str, str]:
         "deploy/crd-kubeflow.yaml": manifest([crd.kubeflow_resource()]),
         "deploy/operator.yaml": manifest(objects.objects(objects.DeployOptions(has_crd=False))),
         "deploy/kustomization.yaml": HEAD + kustomize.kustomization(),
+        "deploy/warnings.yaml": manifest(admission.objects()),
         f"{CHART}/Chart.yaml": HEAD + as_yaml(_chart(version)),
         f"{CHART}/values.yaml": HEAD + "\n" + values.values_yaml(),
         f"{CHART}/values.schema.json": values.schema(),

@@ -1,0 +1,1 @@
+"""Pod templates in PaddleJobs: which fields they can have, and who tells of others."""
