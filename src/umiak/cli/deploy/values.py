@@ -254,8 +254,8 @@ _TYPES = {
     "object": (dict, "a mapping"),
     "array": (list, "a list"),
     "string": (str, "text"),
-    "boolean": (bool, "true or false"),
-    "integer": (int, "a whole number"),
+    "boolean": (bool, "a boolean"),
+    "integer": (int, "an integer"),
     "number": ((int, float), "a number"),
 }
 
