@@ -67,12 +67,12 @@ demo: $(if $(wildcard $(STAMP)),$(STAMP),$(DEMO_STAMP)) ## Train a click-through
 
 test: setup ## Everything: checks, unit tests, laws, scripts, real clusters
 	@$(SIDE_BY_SIDE) test-rust $(CHECKS)
-	$(BIN)/python -m testbed.prepare
+	$(BIN)/python -m testbed.prepare --packages
 	@$(MAKE_RAY)
 	@test -d "$$(echo .venv-moto/lib/python*/site-packages/s3fs)" || { $(BIN)/uv venv --quiet --clear --python $(BIN)/python .venv-moto && $(BIN)/uv pip install --quiet --python .venv-moto/bin/python 'moto[s3,server]==5.2.5' 's3fs==2026.9.0'; }  # a real S3 server, and fsspec's client for it, 200 MB
 	@test -e .venv-clouds/.made || { $(BIN)/uv venv --quiet --python $(BIN)/python .venv-clouds && $(BIN)/uv pip install --quiet --python .venv-clouds/bin/python --constraint constraints.txt huaweicloudsdkmodelarts bce-python-sdk alibabacloud-pai-dlc20201203 && touch .venv-clouds/.made; }  # the SDKs of clouds, 80 MB
 	@$(COMPILE_PYTHON)
-	$(BIN)/pytest -n $(TEST_WORKERS) --dist worksteal --tb=short $(TEST_FLAGS)
+	$(BIN)/python -m testbed.run_tests -n $(TEST_WORKERS) --dist worksteal --tb=short $(TEST_FLAGS)
 
 test-torch: setup ## PyTorch's layers for parameter servers, in .venv-torch (3 GB)
 	@test -x $(TORCH)/bin/python || $(BIN)/uv venv --quiet --python $(BIN)/python $(TORCH)

@@ -1,8 +1,10 @@
 """What the real clusters need of this machine and it lacks: installed where that is possible, named where it is not.
 
-    python -m testbed.prepare
+    python -m testbed.prepare                 everything
+    python -m testbed.prepare --packages      all but Kubernetes
+    python -m testbed.prepare --kubernetes    Kubernetes alone, which `make test` builds while tests run (`testbed.run_tests`)
 
-A step of `make test`. As root on Debian or Ubuntu the missing packages are installed, and no service of theirs is started;
+As root on Debian or Ubuntu the missing packages are installed, and no service of theirs is started;
 elsewhere the tests that need them say why they are skipped (in CI, why they fail). All of them take 300 MB. Kubernetes is built
 from source where there is Go, 13 minutes, once, and so is Helm.
 """
@@ -14,7 +16,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from testbed import images, mpi, processes, slurm, sshd
@@ -38,8 +40,16 @@ SERVICES = Path("/usr/sbin/policy-rc.d")
 """Asked by Debian's packages whether a service may be started."""
 
 
-def main() -> int:
+def main(words: Sequence[str] = ()) -> int:
     """Install what is missing; never fails, the tests themselves tell what they could not have."""
+    if "--kubernetes" not in words:
+        _prepare_packages()
+    if "--packages" not in words:
+        _prepare_kubernetes()
+    return 0
+
+
+def _prepare_packages() -> None:
     _install()
     try:
         if os.geteuid() == 0:
@@ -47,14 +57,16 @@ def main() -> int:
     except (OSError, subprocess.CalledProcessError) as error:
         print(f"testbed: no packages for images, so that their tests are skipped: {error}", file=sys.stderr)
     try:
-        programs.build()
-    except (OSError, programs.BuildError) as error:
-        print(f"testbed: no Kubernetes, so that its tests are skipped: {error}", file=sys.stderr)
-    try:
         programs.build_helm()
     except (OSError, programs.BuildError) as error:
         print(f"testbed: no Helm, so that the tests of the chart are skipped: {error}", file=sys.stderr)
-    return 0
+
+
+def _prepare_kubernetes() -> None:
+    try:
+        programs.build()
+    except (OSError, programs.BuildError) as error:
+        print(f"testbed: no Kubernetes, so that its tests are skipped: {error}", file=sys.stderr)
 
 
 def _install() -> None:
@@ -93,4 +105,4 @@ def _services_stay_off() -> Iterator[None]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

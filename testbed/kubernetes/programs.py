@@ -111,6 +111,14 @@ def helm_available() -> str | None:
     return None if is_built else "the testbed's Helm is not built: python -m testbed.prepare"
 
 
+def is_missing() -> bool:
+    """Whether `build` has something to do here, and can."""
+    try:
+        return sys.platform == "linux" and not directory().exists()
+    except BuildError:
+        return False
+
+
 def program(name: str) -> str:
     """The path of a program, such as `kubectl`."""
     return str(directory() / name)
