@@ -14,7 +14,6 @@ from umiak.core.default_ports import KUBEFLOW as KUBEFLOW_PORT
 from umiak.paddlejob import failure_rules
 from umiak.paddlejob.field_reader import FieldNotes, object_of
 from umiak.paddlejob.kubeflow_fields import EXIT_CODE, FIELDS
-from umiak.paddlejob.main_container import main_index
 from umiak.paddlejob.resource import (
     CleanPods,
     GangWish,
@@ -25,6 +24,7 @@ from umiak.paddlejob.resource import (
     RoleWish,
     RunPolicy,
 )
+from umiak.paddlejob.templates.main_container import main_index
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from __future__ import annotations
 from enum import Enum
 
 from umiak.paddlejob.checks import role_path
-from umiak.paddlejob.main_container import main_index
 from umiak.paddlejob.resource import Intranet, JobApi, PodRole
+from umiak.paddlejob.templates.main_container import main_index
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

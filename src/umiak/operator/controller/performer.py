@@ -37,8 +37,8 @@ from umiak.operator.values import (
     StopPod,
     WakePod,
 )
-from umiak.paddlejob.main_container import main_name
 from umiak.paddlejob.resource import JobApi
+from umiak.paddlejob.templates.main_container import main_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -32,9 +32,9 @@ from umiak.operator.policies.ports import SERVICE_PORT
 from umiak.operator.policies.scale import shape_of
 from umiak.operator.policies.view import PodSlot
 from umiak.paddlejob import kubeflow
-from umiak.paddlejob.main_container import main_index, main_name
 from umiak.paddlejob.names import RES_NAME, RES_TYPE, RESOURCE, pod_name, role_word
 from umiak.paddlejob.resource import Intranet, JobApi, PodRole
+from umiak.paddlejob.templates.main_container import main_index, main_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
 """What the containers of a pod say about its training: how it ended, why it waits, how often it was restarted. A decider.
 
-The main container (`paddlejob.main_container`) decides. Init containers count until it starts; a sidecar counts for nothing but to keep a
+The main container (`paddlejob.templates.main_container`) decides. Init containers count until it starts; a sidecar counts for nothing but to keep a
 pod from starting. Kubernetes says of a pod that it runs as long as one of its containers does: with an ordinary sidecar, also when the
 training has ended.
 """
@@ -11,7 +11,7 @@ from umiak.core.value import value
 from umiak.kube.times import maybe
 from umiak.operator.objects.names import MAIN_CONTAINER
 from umiak.operator.values import PodPhase
-from umiak.paddlejob.main_container import main_name
+from umiak.paddlejob.templates.main_container import main_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
