@@ -15,7 +15,6 @@ from umiak.paddlejob import checks, failure_rules, kubeflow
 from umiak.paddlejob.defaults import with_defaults
 from umiak.paddlejob.field_reader import FieldNotes, object_of, shown
 from umiak.paddlejob.job_fields import FIELDS, MISSPELLED
-from umiak.paddlejob.launchers import check_launchers
 from umiak.paddlejob.report import report_of
 from umiak.paddlejob.resource import (
     KIND,
@@ -31,6 +30,7 @@ from umiak.paddlejob.resource import (
     RunPolicy,
     SuccessPolicy,
 )
+from umiak.paddlejob.templates.launchers import check_launchers
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

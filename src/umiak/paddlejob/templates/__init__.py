@@ -1,1 +1,1 @@
-"""Pod templates in PaddleJobs: which fields they can have, and who tells of others."""
+"""Pod templates in PaddleJobs: which fields they can have, who tells of others, and which launcher they start."""
