@@ -162,7 +162,10 @@ def manifest(cell: Cell, folder: Path) -> dict[str, Any]:
         "umiak": ("python", "-m", "umiak", "launch", "--nproc_per_node", "1", "--log_dir", "/tmp/log"),
         "plain": ("python",),
     }[cell.launcher]
-    pod = template(*words, str(script), str(out), shared=folder.parent, restartPolicy="Never")
+    patient = {
+        "UMIAK_HEARTBEAT_TIMEOUT": "60"
+    }  # a busy machine may keep a launcher silent for more than the 5 seconds of the default
+    pod = template(*words, str(script), str(out), shared=folder.parent, env=patient, restartPolicy="Never")
     spec = pod["spec"]
     spec["terminationGracePeriodSeconds"] = 0
     spec["containers"][0]["terminationMessagePolicy"] = "FallbackToLogsOnError"
