@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from umiak.core.shown import one_line
 from umiak.paddlejob.field_reader import FieldNotes, shown
-from umiak.paddlejob.names import LONGEST_HOST, is_host_label, is_service_name, pod_name
+from umiak.paddlejob.names import LONGEST_HOST, is_host_label, is_service_name, pod_name, role_path
 from umiak.paddlejob.resource import Intranet, JobApi, PodRole
 from umiak.paddlejob.templates.pod_fields import RELEASE, unknown_in
 
@@ -46,13 +46,6 @@ def message(problems: Iterable[Problem]) -> str:
         hint = f" ({problem.hint})" if problem.hint else ""
         said.append(f"{problem.where}: {problem.what}{because}{hint} [{problem.code}]")
     return "; ".join(said)
-
-
-def role_path(role: PodRole, api: JobApi) -> str:
-    """Where a role stands in the manifest."""
-    if api is JobApi.KUBEFLOW:
-        return f"spec.paddleReplicaSpecs.{'Master' if role is PodRole.PS else 'Worker'}"
-    return f"spec.{role.value}"
 
 
 def _names(job: PaddleJob, notes: FieldNotes) -> None:

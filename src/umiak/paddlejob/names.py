@@ -34,3 +34,10 @@ def is_host_label(text: str) -> bool:
 def is_service_name(text: str) -> bool:
     """Whether a Service can be called so on every cluster: RFC 1035, which begins with a letter."""
     return is_host_label(text) and text[0].isalpha()
+
+
+def role_path(role: PodRole, api: JobApi) -> str:
+    """Where a role stands in the manifest."""
+    if api is JobApi.KUBEFLOW:
+        return f"spec.paddleReplicaSpecs.{'Master' if role is PodRole.PS else 'Worker'}"
+    return f"spec.{role.value}"

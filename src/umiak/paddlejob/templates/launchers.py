@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-from umiak.paddlejob.checks import role_path
+from umiak.paddlejob.names import role_path
 from umiak.paddlejob.resource import Intranet, JobApi, PodRole
 from umiak.paddlejob.templates.main_container import main_index
 
