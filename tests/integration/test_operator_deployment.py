@@ -50,15 +50,22 @@ def test_two_replicas(kube_cluster: Cluster, cluster_namespace: str, home: str) 
     asker = pods()[0]["metadata"]["name"]
 
     def page(url: str) -> str:
+        """Empty: nobody answers. Rules of a new Service take a moment."""
         words = ["exec", asker, "--namespace", home, "--", "python", "-c", ASKED, url]
-        return cluster.kubectl(*words).stdout
+        return cluster.kubectl(*words, check=False).stdout
 
-    told = [page(f"http://{address}:8080/metrics") for address in ready()]
-    leading = sorted(line for text in told for line in text.splitlines() if line.startswith("umiak_operator_is_leader"))
-    assert leading == ["umiak_operator_is_leader 0", "umiak_operator_is_leader 1"]
+    def leading() -> list[str]:
+        lines = [line for each in ready() for line in page(f"http://{each}:8080/metrics").splitlines()]
+        return sorted(line for line in lines if line.startswith("umiak_operator_is_leader"))
+
+    cluster.until(
+        lambda: leading() == ["umiak_operator_is_leader 0", "umiak_operator_is_leader 1"], "one of them leads", 100
+    )
     service = f"http://{objects.METRICS}.{home}.svc.cluster.local"
-    assert "umiak_operator_is_leader" in page(f"{service}:8080/metrics")
-    assert page(f"{service}:8081/healthz").strip() == "ok"
+    cluster.until(
+        lambda: "umiak_operator_is_leader" in page(f"{service}:8080/metrics"), "the Service has its metrics", 100
+    )
+    cluster.until(lambda: page(f"{service}:8081/healthz").strip() == "ok", "the Service says that it is well", 100)
 
     def evict(name: str) -> int:
         body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name, "namespace": home}}

@@ -2,7 +2,7 @@
 `umiak deploy` are made. Values, and a decider.
 
     defaults()                                  {"image": "umiak-operator:latest", "replicas": 1, ...}
-    refusals({"replicas": "two"})               [ValueRefusal(value="replicas", path="replicas", what="expected a whole number", ...)]
+    refusals({"replicas": "two"})               [ValueRefusal(value="replicas", path="replicas", what="expected an integer", ...)]
 
 The schema is a part of JSON Schema that both Helm and this module check, so that both refuse the same.
 """
