@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import paddle
 
-from umiak.train.compare import records, sparse_adam
+from umiak.train.compare import records
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -135,7 +135,8 @@ class PlainTraining:
         for optimizer in self._optimizers:
             before = self._adam_before(optimizer)
             optimizer.step()
-            self._even_out(optimizer, before)
+            if before:
+                self._even_out(optimizer, before)
             optimizer.clear_grad()
         self._turn_to(0)
         return loss
@@ -190,6 +191,10 @@ class PlainTraining:
         }
 
     def _even_out(self, optimizer: Any, before: dict[str, tuple[Any, Any, Any]]) -> None:
+        from umiak.train.compare import (
+            sparse_adam,
+        )  # not before: a plain side has nothing of umiak that it does not need
+
         for weight, values, means in before.values():
             if weight.grad is None:
                 continue

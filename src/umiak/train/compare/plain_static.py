@@ -18,7 +18,7 @@ os.environ.setdefault("FLAGS_enable_pir_api", "0")  # before Paddle is imported,
 import numpy as np
 import paddle
 
-from umiak.train.compare import records, sparse_adam, static_code
+from umiak.train.compare import records, static_code
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -87,7 +87,8 @@ class PlainProgram:
             self._nudge()
             before = self._adam_before()
             loss = self._alone(step[0]) if halves is None else self._together(step, *halves)
-            self._even_out(before)
+            if before:
+                self._even_out(before)
             self._writer.write(number, self._values(), loss=loss)
         told = {"drawn_otherwise": drawn, "repaired": self._is_repaired, "padding": self._padding()}
         records.write_facts(self._place, {**told, "sparse": self._is_sparse})
@@ -185,6 +186,8 @@ class PlainProgram:
         ]
 
     def _even_out(self, before: list[tuple[Any, tuple[Any, ...]]]) -> None:
+        from umiak.train.compare import sparse_adam
+
         for op, (values, first, second) in before:
             rate, *powers = (float(self._array(op.input(each)[0])) for each in ("LearningRate", "Beta1Pow", "Beta2Pow"))
             name = op.input("Param")[0]
