@@ -137,7 +137,7 @@ check-known-weaknesses: setup
 	$(BIN)/python -m tools.audit
 
 test-rust: setup
-	cargo test --quiet --release --manifest-path native/Cargo.toml --no-default-features --target-dir native/target/tests  # else the module for Python is compiled again afterwards
+	cargo test --quiet --profile tests --manifest-path native/Cargo.toml --no-default-features --target-dir native/target/tests  # else the module for Python is compiled again afterwards
 
 audit: setup ## Ask whether a dependency has a known weakness (a part of `make check`; needs a network and cargo-audit)
 	$(BIN)/python -m tools.audit

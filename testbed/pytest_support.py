@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -24,6 +25,33 @@ from testbed import etcd, hosts, mpi, slurm, sshd
 from testbed.kubernetes import cluster as kubernetes_cluster
 from testbed.kubernetes import control_plane as kubernetes_control_plane
 from testbed.kubernetes import fake_nodes as kubernetes_fake_nodes
+
+DEADLINE = "UMIAK_TESTS_DEADLINE"
+"""The variable with the Unix time at which a run of the tests gives up, so that it can still say what failed. Empty: never."""
+
+
+class Reporter:
+    """Names a failure when it happens, not an hour later; ends a run of xdist at its deadline with the usual summary."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+        self._deadline = float(os.environ.get(DEADLINE) or "inf")
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        plugins = self._config.pluginmanager
+        if report.failed:
+            terminal = plugins.get_plugin("terminalreporter")
+            if terminal is not None:
+                terminal.write_line(f"\nFAILED {report.nodeid} ({report.when}): {_reason(report)}", red=True)
+        if time.time() > self._deadline:
+            session = plugins.get_plugin("dsession")
+            if session is not None:
+                session.shouldstop = f"the time for all tests is over ({DEADLINE}); the last one was {report.nodeid}"
+
+
+def _reason(report: pytest.TestReport) -> str:
+    crash = getattr(report.longrepr, "reprcrash", None)
+    return str(getattr(crash, "message", report.longrepr)).strip().partition("\n")[0][:300]
 
 
 class NetworkFactory(Protocol):

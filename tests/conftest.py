@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from testbed.pytest_support import (
+    Reporter,
     cluster_namespace,
     control_plane,
     etcd_server,
@@ -43,3 +44,5 @@ sys.dont_write_bytecode = False
 
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(kubernetes_keeper)
+    if not hasattr(config, "workerinput"):  # a worker of xdist has no terminal
+        config.pluginmanager.register(Reporter(config))

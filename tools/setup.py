@@ -10,6 +10,7 @@ What a command has printed is shown whole if it fails, and not at all otherwise.
 from __future__ import annotations
 
 import os
+import platform
 import re
 import subprocess
 import sys
@@ -46,8 +47,14 @@ def main(argv: Sequence[str]) -> int:
     steps: list[tuple[str, tuple[str, ...], Callable[[str], str | None]]] = [
         ("pip and uv", (*PIP, "pip", "uv"), lambda _line: None),
         (title, (*UV, *groups, *TRAIN), PackagesInstalled().heard),
-        ("umiak and its native core, in Rust: some minutes the first time", (*UV, "--verbose", *OWN), crates.heard),
     ]
+    wheel = built_wheel(ROOT)
+    if wheel is None:
+        what = "umiak and its native core, in Rust: some minutes the first time"
+        steps.append((what, (*UV, "--verbose", *OWN), crates.heard))
+    else:
+        os.environ["UMIAK_WHEELS"] = "1"  # hatch_build.py: the core is what is given here, not what lies in native/
+        steps.append((f"umiak, and its native core from {wheel.relative_to(ROOT)}", (*UV, *OWN, str(wheel)), lambda _line: None))
     began = time.monotonic()
     for number, (what, command, heard) in enumerate(steps, start=2):  # the first one was the environment itself
         status = step(f"{number}/{STEPS} {what}", command, heard)
@@ -58,6 +65,15 @@ def main(argv: Sequence[str]) -> int:
 
 
 VENV_IS_READY = ".venv is ready"
+
+
+def built_wheel(root: Path) -> Path | None:
+    """The native core for this machine that `make wheels` has built, if nothing that it was built from is newer."""
+    native = root / "native"
+    sources = [*native.glob("*.toml"), native / "Cargo.lock", *native.glob("*.pyi"), *native.glob("src/**/*.rs")]
+    newest = max(source.stat().st_mtime for source in sources)
+    wheels = (root / "dist").glob(f"umiak_native-*_{platform.machine()}.whl")
+    return next((wheel for wheel in wheels if wheel.stat().st_mtime > newest), None)
 
 
 class PackagesInstalled:

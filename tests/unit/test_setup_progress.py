@@ -111,3 +111,37 @@ def test_what_is_installed_before_our_own_is_what_training_needs() -> None:
     found = re.search(r"(?m)^train = \[(.+)\]$", (ROOT / "pyproject.toml").read_text())
     assert found is not None
     assert {*re.findall(r'"([^"]+)"', found[1])} - {"umiak-native"} == {*setup.TRAIN}
+
+
+class TestTheWheelOfTheNativeCore:
+    """Compiling takes minutes: what `make wheels` has compiled already is used, unless the sources have changed since."""
+
+    @pytest.fixture
+    def root(self, tmp_path: Path) -> Path:
+        for name in ("native/Cargo.toml", "native/Cargo.lock", "native/src/ps/table.rs"):
+            (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / name).touch()
+            os.utime(tmp_path / name, (1000, 1000))
+        return tmp_path
+
+    def wheel(self, root: Path, machine: str, *, built: int) -> Path:
+        path = root / "dist" / f"umiak_native-0.1.0+local-cp310-abi3-manylinux_2_17_{machine}.whl"
+        path.parent.mkdir(exist_ok=True)
+        path.touch()
+        os.utime(path, (built, built))
+        return path
+
+    def test_is_used_if_it_is_newer_than_its_sources(self, root: Path) -> None:
+        wheel = self.wheel(root, os.uname().machine, built=1001)
+        assert setup.built_wheel(root) == wheel
+
+    def test_is_not_used_if_a_source_is_newer(self, root: Path) -> None:
+        self.wheel(root, os.uname().machine, built=999)
+        assert setup.built_wheel(root) is None
+
+    def test_is_not_used_on_another_processor(self, root: Path) -> None:
+        self.wheel(root, "riscv64", built=1001)
+        assert setup.built_wheel(root) is None
+
+    def test_need_not_be_there(self, root: Path) -> None:
+        assert setup.built_wheel(root) is None
