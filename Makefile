@@ -95,9 +95,9 @@ cluster-ray: setup ## A shell beside a real Ray cluster, COUNT=3 (makes .venv-ra
 cluster-kubernetes: setup ## A shell beside a real Kubernetes cluster, COUNT=2 (builds Kubernetes the first time: Go, 13 minutes)
 	@$(OPEN_CLUSTER)
 
-matrix: setup ## Start trainings in pods of a real Kubernetes in all 96 ways: kinds of jobs, launchers, modes, containers beside them
+matrix: setup ## All cells of which `make test` runs a choice: 96 ways to start a training in pods, 15 models in 6 strategies
 	$(BIN)/python -m testbed.prepare
-	UMIAK_MATRIX=all $(BIN)/python -m pytest -n 0 -q tests/integration/test_launcher_matrix.py
+	UMIAK_MATRIX=all $(BIN)/python -m pytest -n 0 -q tests/integration/test_launcher_matrix.py tests/integration/test_zoo_modes.py
 
 campaign: setup ## Play random outages, losses and joins against the launcher's decisions, for MINUTES=60
 	$(BIN)/python -m tests.laws.campaign --minutes $(MINUTES)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import random
 import secrets
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -181,6 +183,23 @@ def formation(names: str, *, generation: int = 1, coordinator: str = "", restart
         restarts=restarts,
         lineage="of-a",
     )
+
+
+def remember_launcher(home: Path) -> None:
+    """Give this home directory what an earlier submission leaves in its cache: the built launcher. A build takes 3 seconds of a core."""
+    directory = home
+    for name in (".cache", "umiak", "launchers"):
+        directory /= name
+        directory.mkdir(mode=0o700, exist_ok=True)
+    shutil.copy(_launcher(), directory)
+
+
+@functools.cache
+def _launcher() -> Path:
+    from umiak.submit.payload import launcher_file
+
+    path: str = launcher_file.find().path
+    return Path(path)
 
 
 def command_lines() -> dict[Path, bytes]:

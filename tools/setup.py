@@ -54,7 +54,9 @@ def main(argv: Sequence[str]) -> int:
         steps.append((what, (*UV, "--verbose", *OWN), crates.heard))
     else:
         os.environ["UMIAK_WHEELS"] = "1"  # hatch_build.py: the core is what is given here, not what lies in native/
-        steps.append((f"umiak, and its native core from {wheel.relative_to(ROOT)}", (*UV, *OWN, str(wheel)), lambda _line: None))
+        steps.append(
+            (f"umiak, and its native core from {wheel.relative_to(ROOT)}", (*UV, *OWN, str(wheel)), lambda _line: None)
+        )
     began = time.monotonic()
     for number, (what, command, heard) in enumerate(steps, start=2):  # the first one was the environment itself
         status = step(f"{number}/{STEPS} {what}", command, heard)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from tests.integration.submitting import RESTARTED
-from tests.support import eventually
+from tests.support import eventually, remember_launcher
 from umiak.core.cluster import Placement
 from umiak.platforms import detect
 
@@ -78,6 +78,7 @@ class ClusterDesk:
             if not name.startswith(("UMIAK_", "PADDLE_", "XDG_", "SLURM_", "OMPI_"))
         }
         self.environ = {**kept, "HOME": str(directory), "XDG_STATE_HOME": str(self.state), **(more or {})}
+        remember_launcher(directory)
         self._runner = runner
         self.records = directory / "records"
         self.records.mkdir()

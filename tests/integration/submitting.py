@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from tests.support import Program, eventually
+from tests.support import Program, eventually, remember_launcher
 from umiak.adapters import identity
 
 UMIAK = (sys.executable, "-m", "umiak")
@@ -72,6 +72,7 @@ class Desk:
         (self.directory / "train.py").write_text(WORKER)
         kept = {name: text for name, text in os.environ.items() if not name.startswith(("UMIAK_", "PADDLE_", "XDG_"))}
         self.environ = {**kept, "HOME": str(directory), "XDG_STATE_HOME": str(self.state)}
+        remember_launcher(directory)
         self.used: set[int] = set()
 
     def start(self, *words: str, env: Mapping[str, str] | None = None, **more: Any) -> Program:

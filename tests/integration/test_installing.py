@@ -1,6 +1,7 @@
 """Every way of installing umiak that is written anywhere, in fresh virtual environments; and no way to get a stranger's umiak-native.
 
-Third-party packages come from the package index of this machine. What is built from the checkout takes what `make setup` has built.
+Third-party packages come from the package index of this machine. What is built from the checkout is compiled once, for all of these
+tests, and without optimization: how it is installed is asked here, not how fast it is.
 """
 
 from __future__ import annotations
@@ -28,6 +29,23 @@ ROOT = Path(__file__).resolve().parents[2]
 UV = Path(sys.executable).parent / "uv"
 VERSION = re.search(r'(?m)^version = "(.+)"', (ROOT / "native" / "Cargo.toml").read_text())[1]
 pytestmark = pytest.mark.timeout(600)  # a build, where the last one was of other sources
+
+
+QUICK_COMPILER = {
+    "CARGO_PROFILE_RELEASE_CODEGEN_UNITS": "16",
+    "CARGO_PROFILE_RELEASE_DEBUG": "false",
+    "CARGO_PROFILE_RELEASE_LTO": "off",
+    "CARGO_PROFILE_RELEASE_OPT_LEVEL": "0",
+    "CARGO_TARGET_DIR": str(ROOT / "native" / "target" / "installing"),
+}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def quick_compiler() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in QUICK_COMPILER.items():
+            patch.setenv(name, value)
+        yield
 
 
 class Environment:
@@ -62,7 +80,7 @@ def fresh(tmp_path: Path) -> Environment:
 
 @pytest.fixture(scope="module")
 def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Wheels as `make wheels` makes them, but for the tag: the native core as `make setup` has built it."""
+    """Wheels as `make wheels` makes them, but for the tag and the native core's speed."""
     dist = tmp_path_factory.mktemp("wheels")
     for place in (ROOT, ROOT / "shims" / "paddlerec", ROOT / "shims" / "paddle-launch", ROOT / "native"):
         command = [str(UV), "build", "--quiet", "--wheel", "--out-dir", str(dist), str(place)]
@@ -76,10 +94,9 @@ def test_pip_from_a_checkout(fresh: Environment, extra: str) -> None:
     fresh.does("python", "-c", "from umiak import data, ps; ps.init()")
     if extra == "train":
         fresh.trains()
-        fresh.does("python", "-m", "pip", "install", "--quiet", ".[train]", "./shims/paddlerec", rust=True, cwd=ROOT)
+        shims = (".[train]", "./shims/paddlerec", "./shims/paddle-launch")
+        fresh.does("python", "-m", "pip", "install", "--quiet", *shims, rust=True, cwd=ROOT)
         assert "usage" in fresh.does("python", "-m", "paddlerec.run", "--help").lower()
-        shim = (".[train]", "./shims/paddle-launch")
-        fresh.does("python", "-m", "pip", "install", "--quiet", *shim, rust=True, cwd=ROOT)
         assert "usage" in fresh.does("python", "-m", "paddle.distributed.launch", "--help").lower()
 
 

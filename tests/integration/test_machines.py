@@ -22,7 +22,7 @@ from testbed.clouds.bcc import BccStandIn
 from testbed.clouds.server import ACCESS, SECRET, serving
 from testbed.pytest_support import require
 from tests.integration import submitting
-from tests.support import eventually
+from tests.support import eventually, remember_launcher
 
 pytest.importorskip("tomllib", reason="of Python 3.11")
 pytestmark = pytest.mark.timeout(200)
@@ -65,6 +65,7 @@ class Desk:
         self.state = directory / "state"
         self.cloud = cloud
         self.cluster = cluster
+        remember_launcher(directory)
         kept = {
             name: text
             for name, text in os.environ.items()

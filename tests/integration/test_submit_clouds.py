@@ -24,6 +24,7 @@ from testbed.clouds.pai import PaiStandIn
 from testbed.clouds.server import ACCESS, SECRET, StandIn, serving
 from testbed.ports import free_port
 from testbed.pytest_support import require
+from tests.support import remember_launcher
 from umiak.adapters.stores.s3 import S3Store
 from umiak.core.bundle import shown
 from umiak.core.cluster import Role
@@ -109,6 +110,7 @@ def environ(
     """Of a person who has keys. Huawei's SDK writes a file into the home directory."""
     home = tmp_path / "home"
     home.mkdir()
+    remember_launcher(home)
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("NO_PROXY", "*")
     access, secret = (s3_of_all.environ[each] for each in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"))

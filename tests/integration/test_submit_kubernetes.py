@@ -16,7 +16,7 @@ import pytest
 import trustme
 
 from tests.integration.kube_server import TOKEN, KubeServer, now
-from tests.support import eventually
+from tests.support import eventually, remember_launcher
 from umiak.core.bundle import shown
 from umiak.core.cluster import Role
 from umiak.core.job import FileSet, Handle, Job, Replicas, RoleSpec
@@ -66,6 +66,7 @@ class Bench:
         (self.directory / "train.py").write_text(SCRIPT)
         (self.directory / ".gitignore").write_text("umiak.toml\njob.yaml\n")
         self.config = server.kubeconfig(directory / "kubeconfig")
+        remember_launcher(directory)
         self.environ = {
             "PATH": os.environ["PATH"],
             "HOME": str(directory),

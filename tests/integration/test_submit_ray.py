@@ -19,7 +19,7 @@ from testbed.pytest_support import require
 from tests.integration import reaching
 from tests.integration.launching import WORKERS
 from tests.integration.submitting import RESTARTED
-from tests.support import eventually
+from tests.support import eventually, remember_launcher
 from umiak.platforms import detect
 
 pytestmark = [pytest.mark.ray, pytest.mark.netns, pytest.mark.timeout(600)]
@@ -60,6 +60,7 @@ class Lab:
         (self.project / "train.py").write_text(WORKER)
         kept = {name: text for name, text in os.environ.items() if not name.startswith(("UMIAK_", "PADDLE_", "XDG_"))}
         self.environ = {**kept, "HOME": str(directory), "XDG_STATE_HOME": str(self.state)}
+        remember_launcher(directory)
         place = f'backend = "ray"\naddress = "{cluster.address}"\njob_python = "{sys.executable}"\n'
         (self.project / "umiak.toml").write_text(
             f'default_place = "lab"\n[place.lab]\n{place}strategy = "STRICT_SPREAD"\n[place.packed]\n{place}strategy = "PACK"\n'

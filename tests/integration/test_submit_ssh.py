@@ -20,7 +20,7 @@ import pytest
 from testbed import hosts, sshd
 from testbed.pytest_support import NetworkFactory, SshFactory
 from tests.integration import submitting
-from tests.support import Program, chance, command_lines, eventually
+from tests.support import Program, chance, command_lines, eventually, remember_launcher
 
 pytestmark = [pytest.mark.ssh, pytest.mark.netns]
 WORKERS = Path(__file__).parent / "workers"
@@ -45,6 +45,7 @@ class Lab:
             if not name.startswith(("UMIAK_", "PADDLE_", "XDG_", "SSH_"))
         }
         self.environ = {**kept, "HOME": str(directory), "XDG_STATE_HOME": str(self.state)}
+        remember_launcher(directory)
         self.environ["XDG_CACHE_HOME"] = os.path.expanduser("~/.cache")
         self.describe()
 
