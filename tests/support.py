@@ -188,6 +188,7 @@ def formation(names: str, *, generation: int = 1, coordinator: str = "", restart
 def remember_launcher(home: Path) -> None:
     """Give this home directory what an earlier submission leaves in its cache: the built launcher. A build takes 3 seconds of a core."""
     directory = home
+    directory.mkdir(exist_ok=True)
     for name in (".cache", "umiak", "launchers"):
         directory /= name
         directory.mkdir(mode=0o700, exist_ok=True)

@@ -109,7 +109,6 @@ def environ(
 ) -> dict[str, str]:
     """Of a person who has keys. Huawei's SDK writes a file into the home directory."""
     home = tmp_path / "home"
-    home.mkdir()
     remember_launcher(home)
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("NO_PROXY", "*")

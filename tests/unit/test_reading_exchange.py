@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from umiak.train.reading import exchange
+from umiak.train.reading import exchange, pool
 
 if TYPE_CHECKING:
     import io
@@ -80,3 +80,63 @@ def test_nobody_reads(pipe: Pipe) -> None:
     source.close()
     with pytest.raises(BrokenPipeError):
         exchange.send(target, {})
+
+
+class TestAPipeOfSeveralThreads:
+    """A number that is free again belongs to the next file that is opened: bytes of that one went to a thread that had none to read."""
+
+    def test_it_keeps_its_number_while_somebody_uses_it(self) -> None:
+        read, write = os.pipe()
+        pipe = exchange.SharedPipe(read, "rb")
+        with pipe.in_use() as source:
+            pipe.close()
+            others = os.pipe()
+            os.write(others[1], b"not for it")
+            assert read not in others
+            os.close(write)
+            assert source.read() == b""
+            assert os.read(others[0], 100) == b"not for it"
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.fstat(read)
+        for each in others:
+            os.close(each)
+
+    def test_nobody_begins_to_use_it_when_it_is_to_be_closed(self) -> None:
+        read, write = os.pipe()
+        pipe = exchange.SharedPipe(read, "rb")
+        with pipe.in_use():
+            pipe.close()
+            with pytest.raises(ValueError, match="closed"), pipe.in_use():
+                pass
+        os.close(write)
+
+    def test_a_reader_process_ends_while_its_answer_is_waited_for(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Its thread is stopped right before the system call, as another thread may stop it at any time."""
+        worker = pool.WorkerProcess(0, [])
+        begun, go = threading.Event(), threading.Event()
+        received: list[object] = []
+
+        def late(pipe: io.FileIO) -> object:
+            begun.set()
+            assert go.wait(30)
+            return receive(pipe)
+
+        def hear() -> None:
+            try:
+                received.append(worker.hear())
+            except EOFError as error:
+                received.append(error)
+
+        receive = exchange.receive
+        monkeypatch.setattr(exchange, "receive", late)
+        thread = threading.Thread(target=hear)
+        thread.start()
+        assert begun.wait(30)
+        worker.end()
+        read, write = os.pipe()
+        with exchange.opened(read, "rb") as source, exchange.opened(write, "wb") as target:
+            exchange.send(target, {"for": "another"})
+            go.set()
+            thread.join(30)
+            assert [type(each) for each in received] == [EOFError]
+            assert receive(source) == ({"for": "another"}, [])

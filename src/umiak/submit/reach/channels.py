@@ -40,7 +40,7 @@ class ProcessChannel:
             start_new_session=True,
         )
         self._said = b""
-        self._reading = threading.Lock()
+        self._reading, self._writing = threading.Lock(), threading.Lock()
         self._listener = threading.Thread(target=self._listen, daemon=True)
         self._listener.start()
 
@@ -55,24 +55,33 @@ class ProcessChannel:
     def write(self, data: bytes) -> None:
         assert self._process.stdin is not None
         view = memoryview(data)
-        try:
-            while view:
-                view = view[os.write(self._process.stdin.fileno(), view) :]
-        except ValueError:  # closed by us
-            raise BrokenPipeError(32, "the channel was closed") from None
+        with self._writing:
+            try:
+                while view:
+                    view = view[os.write(self._process.stdin.fileno(), view) :]
+            except ValueError:  # closed by us
+                raise BrokenPipeError(32, "the channel was closed") from None
 
     def close(self) -> None:
-        assert self._process.stdin is not None
-        try:
-            self._process.stdin.close()
-        except OSError:
-            pass
+        self._end_input(0)
         self._await_end()
+        self._end_input(END_S)
         self._listener.join(END_S)
         with self._reading:
             for stream in (self._process.stdout, self._process.stderr):
                 if stream is not None:
                     stream.close()
+
+    def _end_input(self, within_s: float) -> None:
+        """Close it, unless a thread is in the middle of `write`: that must not find another file under this number."""
+        assert self._process.stdin is not None
+        if self._writing.acquire(timeout=within_s):
+            try:
+                self._process.stdin.close()
+            except OSError:
+                pass
+            finally:
+                self._writing.release()
 
     def _await_end(self) -> None:
         """It ends with its input; srun that can't, is ended."""

@@ -4,7 +4,7 @@ A message is three numbers (the length of its JSON, how many blocks there are, h
 and the blocks, each of which begins at a multiple of 64 bytes. It is written with one call and read with two or three, into memory that
 the blocks are views of: a thread that waits for the interpreter's lock after each of many calls would keep its trainer waiting.
 
-Pipes are unbuffered: `opened`.
+Pipes are unbuffered: `opened`. One that several threads share is a `SharedPipe`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ import io
 import json
 import os
 import struct
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -36,6 +38,44 @@ def opened(descriptor: int, mode: str) -> io.FileIO:
     except OSError:
         pass  # the system allows no larger one; it works with a small one
     return io.FileIO(descriptor, mode)
+
+
+class SharedPipe:
+    """A pipe's end that one thread uses and another one closes.
+
+    It is closed when nobody uses it any more. Closed at once, its number could belong to another file by the time at which a thread
+    begins to read from it, and that thread would take the other file's bytes.
+    """
+
+    def __init__(self, descriptor: int, mode: str) -> None:
+        self._pipe = opened(descriptor, mode)
+        self._changing = threading.Lock()
+        self._users = 0
+        self._is_over = False
+
+    @contextmanager
+    def in_use(self) -> Iterator[io.FileIO]:
+        """ValueError if it is closed, or is to be."""
+        with self._changing:
+            if self._is_over:
+                raise ValueError("the pipe is closed")
+            self._users += 1
+        try:
+            yield self._pipe
+        finally:
+            with self._changing:
+                self._users -= 1
+                self._close_if_free()
+
+    def close(self) -> None:
+        """Close it, now or when the last user leaves it. Never waits."""
+        with self._changing:
+            self._is_over = True
+            self._close_if_free()
+
+    def _close_if_free(self) -> None:
+        if self._is_over and not self._users:
+            self._pipe.close()
 
 
 def send(pipe: io.FileIO, head: dict[str, Any], blocks: Sequence[bytes | memoryview] = ()) -> None:

@@ -227,24 +227,26 @@ class WorkerProcess:
         finally:
             os.close(theirs_in)
             os.close(theirs_out)
-        self._out = exchange.opened(ours_out, "wb")
-        self._in = exchange.opened(ours_in, "rb")
+        self._out = exchange.SharedPipe(ours_out, "wb")
+        self._in = exchange.SharedPipe(ours_in, "rb")
 
     def tell(self, head: dict[str, Any], blocks: Iterable[bytes] = ()) -> None:
-        exchange.send(self._out, head, list(blocks))
+        with self._out.in_use() as pipe:
+            exchange.send(pipe, head, list(blocks))
 
     def hear(self) -> tuple[dict[str, Any], list[memoryview]]:
-        head, blocks = exchange.receive(self._in)
+        with self._in.in_use() as pipe:
+            head, blocks = exchange.receive(pipe)
         if hash_calls.KEY in head and not self._warnings:
             self._warnings.append(hash_calls.problem(head[hash_calls.KEY]))
         return head, blocks
 
     def end(self) -> None:
+        """Also while another thread waits for its answer, which learns that there is none."""
         self.process.kill()
         self.process.wait()
-        for pipe in (self._out, self._in):
-            with suppress(OSError, ValueError):  # what was not sent is not wanted
-                pipe.close()
+        self._out.close()
+        self._in.close()
 
 
 class _Queue:
