@@ -20,6 +20,8 @@ from umiak.core.value import replace
 from umiak.kube.times import text_of
 from umiak.operator.controller.seen_objects import object_of, pod_of
 from umiak.operator.objects.names import WOKEN
+from umiak.operator.objects.workloads import with_conditions
+from umiak.operator.queue_values import FoundClass, PatchWorkload
 from umiak.operator.reconcile import reconcile
 from umiak.operator.values import (
     ClusterFacts,
@@ -77,6 +79,8 @@ class OperatorCluster:
         """What the API server says to every creation of a pod, if it refuses them."""
         self.progress: tuple[tuple[str, str], ...] = ()
         """What the log of the first worker says."""
+        self.found: tuple[FoundClass, ...] = ()
+        """Flavors and classes of priority that the operator has read."""
         self.image_trouble = ""
         self.too_few_nodes = ""
         self.history: list[JobReport] = []
@@ -158,6 +162,11 @@ class OperatorCluster:
             pod["status"]["containerStatuses"] = _with_sidecars(pod, row)
             if not _sidecars(pod):
                 pod["status"]["phase"] = "Succeeded"
+
+    def change(self, key: tuple[str, str], **parts: Any) -> None:
+        """Somebody writes an object: its spec, its status."""
+        self.objects[key] |= copy.deepcopy(parts)
+        self.objects[key]["metadata"]["resourceVersion"] = self._next()
 
     def remove(self, name: str) -> None:
         """A pod is deleted, and gone at once."""
@@ -289,6 +298,7 @@ class OperatorCluster:
             objects=tuple(others),
             refusals=tuple(self.refusals.values()),
             progress=self.progress,
+            found=self.found,
             facts=replace(self.facts, lost_nodes=frozenset(self.lost)),
         )
 
@@ -366,9 +376,7 @@ class OperatorCluster:
 
     def _perform(self, job: PaddleJob, action: Any) -> None:
         if isinstance(action, RemoveFinalizer):
-            assert self.body
-            self.body["metadata"]["finalizers"].remove(action.name)
-            self.writes.append("finalizer")
+            self._remove_finalizer(action)
             return
         key = (action.kind, action.name)
         if isinstance(action, CreateObject):
@@ -379,13 +387,15 @@ class OperatorCluster:
             if key in self.objects and self.objects[key]["metadata"]["uid"] == action.uid:
                 status = self.objects[key].get("status")
                 self.objects[key] = copy.deepcopy(action.body)
-                self.objects[key]["metadata"]["uid"] = action.uid
+                self.objects[key]["metadata"] |= {"uid": action.uid, "resourceVersion": self._next()}
                 if status is not None:
                     self.objects[key]["status"] = status
         elif isinstance(action, StopPod):
             self.writes.append("stop Pod")
             if key in self.objects and self.objects[key]["metadata"]["uid"] == action.uid:
                 self.objects[key]["spec"]["activeDeadlineSeconds"] = 1
+        elif isinstance(action, PatchWorkload):
+            self._patch_workload(key, action)
         elif isinstance(action, WakePod):
             self.writes.append("wake Pod")
             if key in self.objects and self.objects[key]["metadata"]["uid"] == action.uid:
@@ -393,6 +403,18 @@ class OperatorCluster:
         elif isinstance(action, DeleteObject):
             self.writes.append(f"delete {action.kind}")
             self._delete(action)
+
+    def _remove_finalizer(self, action: RemoveFinalizer) -> None:
+        assert self.body
+        self.body["metadata"]["finalizers"].remove(action.name)
+        self.writes.append("finalizer")
+
+    def _patch_workload(self, key: tuple[str, str], action: PatchWorkload) -> None:
+        self.writes.append("patch Workload")
+        body = self.objects.get(key)
+        if body is not None and body["metadata"]["resourceVersion"] == action.version:
+            changes = with_conditions(body, action.conditions, self.now, drops_admission=action.drops_admission)
+            self.change(key, status=changes)
 
     def _create(self, job: PaddleJob, action: CreateObject) -> None:
         key = (action.kind, action.name)
@@ -405,7 +427,7 @@ class OperatorCluster:
         if key in self.objects:
             return
         body = copy.deepcopy(action.body)
-        body["metadata"] |= {"uid": self._uid(), "creationTimestamp": _time(self.now)}
+        body["metadata"] |= {"uid": self._uid(), "creationTimestamp": _time(self.now), "resourceVersion": self._next()}
         if action.kind == "Pod":
             body["status"] = {"phase": "Pending"}
         self.objects[key] = body

@@ -50,6 +50,7 @@ EVERYTHING = {
     "scheduling": "scheduler-plugins",
     "etcdServer": "etcd:2379",
     "kubeflow": True,
+    "kueue": True,
     "serviceMonitor": True,
     "resources": {"requests": {"cpu": 1, "memory": "1Gi"}, "limits": {"cpu": "1.5", "memory": "1Gi"}},
     "nodeSelector": {"example.com/pool": "system", "on": "true"},
@@ -64,7 +65,7 @@ CASES: dict[str, dict[str, Any]] = {
     "two": {"replicas": 2},
     "everything": EVERYTHING,
     "namespaces": {**EVERYTHING, "watchNamespaces": ["ml", "007", "lab"]},
-    "one namespace": {"watchNamespaces": ["ml"], "scheduling": "volcano"},
+    "one namespace": {"watchNamespaces": ["ml"], "scheduling": "volcano", "kueue": True},
     "native": {"scheduling": "native", "replicas": 0},
 }
 

@@ -112,6 +112,23 @@ def test_for_some_namespaces_there_are_no_rights_beyond_them() -> None:
     assert not [rule for each in by_kind(made, "Role") for rule in each["rules"] if "nodes" in rule["resources"]]
 
 
+def test_with_kueue_an_operator_of_some_namespaces_reads_flavors_by_name_and_no_more() -> None:
+    made = printed("--operator", "--namespace", "ml", "--watch", "jobs,lab", "--kueue")
+    (role,) = by_kind(made, "ClusterRole")
+    (binding,) = by_kind(made, "ClusterRoleBinding")
+    assert binding["roleRef"]["name"] == role["metadata"]["name"] == "paddle-manager-kueue-classes-role-ml"
+    assert binding["metadata"]["name"] == "paddle-manager-kueue-classes-rolebinding-ml"
+    assert {verb for rule in role["rules"] for verb in rule["verbs"]} == {"get"}
+    roles = [each for each in by_kind(made, "Role") if each["metadata"]["name"] == "paddle-manager-kueue-role"]
+    assert [each["metadata"]["namespace"] for each in roles] == ["jobs", "lab"]
+    rules = {resource: rule["verbs"] for rule in roles[0]["rules"] for resource in rule["resources"]}
+    assert {"get", "list", "watch", "create", "update", "patch", "delete"} == set(rules["workloads"])
+    assert "patch" in rules["workloads/status"]
+    (deployment,) = by_kind(made, "Deployment")
+    assert "--kueue" in deployment["spec"]["template"]["spec"]["containers"][0]["args"]
+    assert not [rule for each in printed("--operator") for rule in each.get("rules", ()) if "kueue" in str(rule)]
+
+
 def test_metrics_have_a_service_and_a_monitor_if_asked_for() -> None:
     made = printed("--operator", "--service-monitor", "--label", "release=prometheus")
     (service,) = by_kind(made, "Service")

@@ -177,6 +177,15 @@ def test_an_elastic_paddlejob_meets_at_etcd() -> None:
     assert placement.master == "etcd://etcd.infra:2379"
 
 
+@pytest.mark.parametrize("kind", list(WorkloadKind))
+def test_a_queue_of_kueue_is_a_label_of_every_kind(kind: WorkloadKind) -> None:
+    job = replace(COLLECTIVE, roles=(RoleSpec(nodes=nodes(2)),))
+    made = rendered(job, replace(PLAIN, scheduler="kueue", queue="team"), kind)
+    labels = [each.body["metadata"]["labels"] for each in made if each.kind in manifests.WORKLOADS]
+    assert [each.get("kueue.x-k8s.io/queue-name") for each in labels] == ["team"] * len(labels)
+    assert labels
+
+
 def test_one_pod_is_alone() -> None:
     job = replace(COLLECTIVE, roles=(RoleSpec(),))
     ((_, _, env, _),) = pods_of(rendered(job, PLAIN, WorkloadKind.JOB))

@@ -75,8 +75,9 @@ def job(*conditions: tuple[str, str, str], kind: str = "Job", **metadata: Any) -
     return {"kind": kind, "metadata": {"creationTimestamp": T.format(0), **metadata}, "status": {"conditions": rows}}
 
 
-def paddlejob(phase: str) -> dict[str, Any]:
-    return {"kind": "PaddleJob", "metadata": {}, "status": {"phase": phase}}
+def paddlejob(phase: str, *conditions: tuple[str, str, str]) -> dict[str, Any]:
+    rows = [{"type": kind, "status": "True", "reason": why, "message": text} for kind, why, text in conditions]
+    return {"kind": "PaddleJob", "metadata": {}, "status": {"phase": phase, "conditions": rows}}
 
 
 FAILED = ("Failed", "PodFailurePolicy", "Container umiak failed with exit code 3")
@@ -127,6 +128,13 @@ RECORD = {"metadata": {"annotations": {"umiak/cancelled": T.format(40)}}}
         ([job(("Failed", "DeadlineExceeded", "was active too long"))], [], 2, "Failed", "the time limit is over"),
         ([job(deletionTimestamp=T.format(9))], [running(0)], 1, "Terminating", "somebody deletes it"),
         ([paddlejob("Running")], [running(0)], 1, "Running", ""),
+        (
+            [paddlejob("Suspended", ("Suspended", "Queued", "queue team: insufficient quota"))],
+            [],
+            2,
+            "Suspended",
+            "Queued: queue team: insufficient quota",
+        ),
         ([paddlejob("Completed")], [ended(0, 0, 9)], 1, "Complete", ""),
         ([paddlejob("Failed")], [ended(0, 9, 9)], 1, "Failed", "trainer 0: exit code 9"),
         ([], [], 1, "NotFound", "the cluster has deleted it, and how it ended is not known"),

@@ -12,6 +12,8 @@ class OperatorOptions:
     namespaces: tuple[str, ...] = ()
     """Where jobs are looked for; none: everywhere."""
     with_kubeflow: bool = False
+    with_kueue: bool = False
+    """Whether jobs with a queue of Kueue wait in it."""
     gang: str = ""
     etcd: str = ""
     elects: bool = False

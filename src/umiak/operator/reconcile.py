@@ -7,13 +7,14 @@ point*: that the job is over, that an attempt begins, ports of hosts. What follo
 operator may be killed between any two steps. Everything else follows from what is there: pods that are missing are made, pods of
 earlier attempts are deleted, and nothing is counted or remembered on the way.
 
-The questions are asked in this order: is it ours, is it being deleted, over, wrong, suspended, done, too late, has something failed,
-do its pods take too long to start, was its size changed, does it have its ports; then what it should have is made (`operator.upkeep`).
+The questions are asked in this order: is it ours, is it being deleted, over, wrong, suspended, done, held in a queue, too late, has
+something failed, do its pods take too long to start, was its size changed, does it have its ports; then what it should have is made (`operator.upkeep`).
 """
 
 from __future__ import annotations
 
 from umiak.core.value import replace
+from umiak.operator import queueing as queues
 from umiak.operator.objects.names import selector
 from umiak.operator.policies import phases, time_limits
 from umiak.operator.policies.ports import host_ports, job_port
@@ -22,6 +23,7 @@ from umiak.operator.policies.scale import is_told_otherwise
 from umiak.operator.policies.start_limits import start_of
 from umiak.operator.policies.success import is_done
 from umiak.operator.policies.view import completed_ranges, view_of
+from umiak.operator.policies.waiting import Wait
 from umiak.operator.upkeep import Upkeep, addresses_changed, clean_up, release, upkeep
 from umiak.operator.values import Decision, RecordEvent, RemoveFinalizer
 from umiak.paddlejob.checks import message as said
@@ -32,6 +34,7 @@ from umiak.paddlejob.resource import OLD_FINALIZER, JobPhase, RestartScope, Succ
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from umiak.operator.policies.view import JobView
+    from umiak.operator.queueing import QueueStep
     from umiak.operator.values import Observed, OperatorAction
     from umiak.paddlejob.resource import Condition, JobReport, PaddleJob, RoleCounts
 
@@ -72,16 +75,20 @@ def _decided(observed: Observed, now_s: float) -> Decision:
     if is_done(view):
         what = "all pods" if job.spec.run_policy.success is SuccessPolicy.ALL_ROLES else "all workers"
         return _finished(view, JobPhase.COMPLETED, "Completed", f"{what} have ended well")
+    queue = queues.queue_step(view, observed)
+    if queue.hold:
+        return _held(view, queue)
+    view = replace(view, placements=queue.placements)
     left = time_limits.deadline_in_s(job, now_s)
     if left == 0.0:
         limit = job.spec.run_policy.active_deadline_s
         return _finished(
             view, JobPhase.FAILED, "DeadlineExceeded", f"it ran longer than {limit} s (activeDeadlineSeconds)"
         )
-    return _soonest(_going_on(view, observed), left)
+    return _soonest(_going_on(view, observed, queue), left)
 
 
-def _going_on(view: JobView, observed: Observed) -> Decision:
+def _going_on(view: JobView, observed: Observed, queue: QueueStep) -> Decision:
     found = reaction(view)
     if found is not None and found.failed:
         reason = "BackoffLimitExceeded" if "backoffLimit" in found.failed else found.reason
@@ -104,8 +111,12 @@ def _going_on(view: JobView, observed: Observed) -> Decision:
         report = replace(_accepted(view), node_ports=tuple(sorted(ports.items())))
         return Decision(report=report, is_turning_point=True, waits_for="ports of its hosts are chosen")
     holds = found is not None and found.wait_s > 0
-    made = upkeep(view, observed.refusals, () if found is None else found.replaced, creates=not holds)
-    decision = _reported(view, made, found)
+    if queue.lacks and not holds:
+        hold: Wait | None = Wait(reason="ReadingFlavors", message=queue.lacks)
+    else:
+        hold = Wait(reason="Restarting", message="the last restart was a moment ago") if holds else None
+    made = upkeep(view, observed.refusals, () if found is None else found.replaced, hold)
+    decision = _reported(view, made, found, queue)
     if holds:  # which pods were there is how it is known, until the restart is decided, that one of them is not
         before = {each.role: each.refs for each in view.report.counts}
         counts = [replace(each, refs=before.get(each.role, each.refs)) for each in decision.report.counts]
@@ -118,7 +129,7 @@ def _going_on(view: JobView, observed: Observed) -> Decision:
 # ---- the status
 
 
-def _reported(view: JobView, made: Upkeep, found: Reaction | None) -> Decision:
+def _reported(view: JobView, made: Upkeep, found: Reaction | None, queue: QueueStep) -> Decision:
     """Go on, and say how it is."""
     report = _accepted(view)
     phase = phases.phase_of(view, report.counts, is_restarting=phases.is_true(view.report, "Restarting"))
@@ -132,10 +143,14 @@ def _reported(view: JobView, made: Upkeep, found: Reaction | None) -> Decision:
         reason, why = (found.reason, found.message) if found is not None else ("PodDeleted", "a pod was deleted")
         conditions = phases.condition(conditions, "Restarting", True, view.now_s, reason, why)
     conditions = _with_drift(view, made, conditions)
+    conditions = tuple([each for each in conditions if each.type != "Queued"])
+    if queue.unused:
+        conditions = phases.condition(conditions, "Queued", False, view.now_s, queues.UNAVAILABLE, queue.unused)
     count, left_s = forgiven(view)
     report = replace(report, phase=phase, conditions=conditions, completed=completed_ranges(view), forgiven=count)
+    told = queues.ready(view, is_running=phase is JobPhase.RUNNING)
     decision = Decision(
-        actions=made.actions,
+        actions=(*made.actions, *queue.actions, *told),
         report=report,
         again_in_s=made.again_in_s,
         waits_for="" if made.wait is None else f"{made.wait.reason}: {made.wait.message}",
@@ -243,15 +258,31 @@ def _finished(view: JobView, phase: JobPhase, reason: str, why: str) -> Decision
 
 
 def _suspended(view: JobView) -> Decision:
+    """A person, or Kueue for a job of kubeflow.org, wants it to wait."""
+    actions = (*release(view), *queues.withdrawn(view))
+    event = "its pods are deleted until runPolicy.suspend is false"
+    return _stopped(view, actions, ("Suspended", "runPolicy.suspend is true"), event)
+
+
+def _held(view: JobView, queue: QueueStep) -> Decision:
+    """Its queue does not let it have pods, or not any more. That costs nothing of its budget of restarts."""
+    ran = bool(view.current or view.stale or view.surplus)
+    event = queue.message + ("; its pods are deleted" if ran else "")
+    return _stopped(view, (*release(view), *queue.actions), (queue.hold, queue.message), event)
+
+
+def _stopped(view: JobView, actions: tuple[OperatorAction, ...], why: tuple[str, str], event: str) -> Decision:
     """Nothing of it runs. Whatever ran belongs to an attempt that is over."""
+    reason, message = why
     if view.report.phase is JobPhase.SUSPENDED:
-        actions = release(view)
-        report = replace(_seen(view.job), counts=phases.counts_of(view))
-        return Decision(actions=actions, report=report, waits_for="is suspended")
+        conditions = phases.condition(view.report.conditions, "Suspended", True, view.now_s, reason, message)
+        report = replace(_seen(view.job), counts=phases.counts_of(view), conditions=conditions)
+        return Decision(actions=actions, report=report, waits_for=_words(reason, message))
     report = _seen(view.job)
     ran = bool(view.current or view.stale or view.surplus)
     conditions = phases.ended(report.conditions, view.now_s, ("Waiting", "Running", "Restarting"), "Suspended")
-    conditions = phases.condition(conditions, "Suspended", True, view.now_s, "Suspended", "runPolicy.suspend is true")
+    conditions = tuple([each for each in conditions if each.type != "Queued"])
+    conditions = phases.condition(conditions, "Suspended", True, view.now_s, reason, message)
     report = replace(
         report,
         phase=JobPhase.SUSPENDED,
@@ -263,8 +294,12 @@ def _suspended(view: JobView) -> Decision:
         conditions=conditions,
         selector=selector(view.job),
     )
-    event = RecordEvent(reason="Suspended", message="its pods are deleted until runPolicy.suspend is false")
-    return Decision(actions=(event,), report=report, is_turning_point=True, waits_for="is suspended")
+    told = RecordEvent(reason=reason, message=event)
+    return Decision(actions=(told,), report=report, is_turning_point=True, waits_for=_words(reason, message))
+
+
+def _words(reason: str, message: str) -> str:
+    return "is suspended" if reason == "Suspended" else f"{reason}: {message}"
 
 
 # ---- jobs that don't go on
@@ -274,7 +309,7 @@ def _over(view: JobView) -> Decision:
     """Clean up, and delete the job itself when its time has come."""
     actions, again = clean_up(view)
     report = replace(_seen(view.job), counts=phases.last_counts(view))
-    return Decision(actions=actions, report=report, again_in_s=again)
+    return Decision(actions=(*actions, *queues.finished(view)), report=report, again_in_s=again)
 
 
 def _wrong(view: JobView, why: str) -> Decision:

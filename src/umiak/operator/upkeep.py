@@ -63,17 +63,18 @@ class Upkeep:
     """``schedulingPolicy`` that nobody reads."""
 
 
-def upkeep(view: JobView, refusals: tuple[Refusal, ...], replaced: tuple[str, ...], *, creates: bool) -> Upkeep:
-    """The next step towards what the job should have."""
+def upkeep(view: JobView, refusals: tuple[Refusal, ...], replaced: tuple[str, ...], hold: Wait | None) -> Upkeep:
+    """The next step towards what the job should have. ``hold``: what must be there before anything is made."""
     gone = [view.current[name] for name in replaced if name in view.current]
     gone = [pod for pod in gone if pod.phase is PodPhase.FAILED or view.is_lost(pod)]
     actions: list[OperatorAction] = _deletions(view, [*view.stale, *view.surplus, *gone])
     driver = driver_of(view)
     drifted, ignored = _drifted(view), unused_policy(view)
     conflict = name_conflict(view)
-    if conflict or not creates:
-        hold = conflict or Wait(reason="Restarting", message="the last restart was a moment ago")
-        return Upkeep(actions=tuple(actions), wait=hold, again_in_s=POLL_S, drifted=drifted, ignored=ignored)
+    if conflict or hold:
+        return Upkeep(
+            actions=tuple(actions), wait=conflict or hold, again_in_s=POLL_S, drifted=drifted, ignored=ignored
+        )
     made, held = _group(view, driver)
     actions += made
     if held is None:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from umiak.core.problem import Problem
+    from umiak.operator.queue_values import FoundClass, PatchWorkload, SeenWorkload
     from umiak.paddlejob.resource import JobReport, PaddleJob, PodRole
 
 
@@ -88,7 +89,7 @@ class SeenPod:
 
 @value
 class SeenObject:
-    """What is kept of a Service, a ConfigMap, a PodGroup."""
+    """What is kept of a Service, a ConfigMap, a PodGroup, a Workload."""
 
     kind: str
     name: str
@@ -100,6 +101,8 @@ class SeenObject:
     """Of what we put into it (an annotation), so that it is rewritten if that changes."""
     phase: str = ""
     """Of a PodGroup."""
+    workload: SeenWorkload | None = None
+    """Of a Workload of Kueue."""
 
 
 @value
@@ -122,6 +125,8 @@ class ClusterFacts:
     """Groups with kinds that it serves: ``scheduling.volcano.sh/PodGroup``."""
     gang: str = ""
     """The driver that the operator was started with: volcano, scheduler-plugins, native, or none."""
+    kueue: str | None = ""
+    """The version of Kueue's API that it serves; empty: none; None: nobody knows yet."""
     etcd: str = ""
     """The address that elastic jobs get; empty: the built-in master."""
     is_six: bool = False
@@ -149,6 +154,8 @@ class Observed:
     """Creations that failed and were not successful since."""
     progress: tuple[tuple[str, str], ...] = ()
     """What the job last said about itself in this attempt; empty: nothing, or nobody has looked yet."""
+    found: tuple[FoundClass, ...] = ()
+    """Objects of the whole cluster that it refers to, as far as they were read: flavors, classes of priority."""
     facts: ClusterFacts = ClusterFacts()
 
 
@@ -231,9 +238,18 @@ class RecordEvent:
     is_warning: bool = False
 
 
-OperatorAction = (
-    CreateObject | ReplaceObject | DeleteObject | StopPod | WakePod | KeepLogs | RemoveFinalizer | RecordEvent
-)
+if TYPE_CHECKING:
+    OperatorAction = (
+        CreateObject
+        | ReplaceObject
+        | DeleteObject
+        | PatchWorkload
+        | StopPod
+        | WakePod
+        | KeepLogs
+        | RemoveFinalizer
+        | RecordEvent
+    )
 
 
 @value

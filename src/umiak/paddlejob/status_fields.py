@@ -48,7 +48,12 @@ def _role(name: str) -> ResourceField:
 
 
 CONDITION_FIELDS = (
-    ResourceField(name="type", meaning="What it is about.", required=True),
+    ResourceField(
+        name="type",
+        meaning="What it is about: Accepted, Waiting, Running, Restarting, Suspended (also by a queue of Kueue: reasons Queued and Evicted), Queued, "
+        "Succeeded, Failed, SpecWarnings, TemplateChanged or GangScheduling.",
+        required=True,
+    ),
     ResourceField(name="status", meaning="True, False or Unknown.", required=True),
     ResourceField(name="reason", meaning="Why, in one word for programs."),
     ResourceField(name="message", meaning="Why, in words for people."),

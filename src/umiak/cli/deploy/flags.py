@@ -73,6 +73,7 @@ FLAGS = (
     _choice("scheduling", _meaning("scheduling"), SCHEDULINGS, "none"),
     _flag("etcd_server", _meaning("etcdServer"), HOW, "HOST:PORT"),
     _switch("kubeflow", _meaning("kubeflow"), HOW),
+    _switch("kueue", _meaning("kueue"), HOW),
     _switch("service_monitor", _meaning("serviceMonitor"), HOW),
     _many("requests", "What the operator's container asks for.", "cpu=200m"),
     _many("limits", "What it gets at most.", "memory=1Gi"),

@@ -29,6 +29,8 @@ DEPLOYMENT = "paddle-controller-manager"
 METRICS = f"{DEPLOYMENT}-metrics"
 MANAGER, ELECTION = "paddle-manager-role", "paddle-leader-election-role"
 GANG, KUBEFLOW = "paddle-manager-gang-role", "paddle-manager-kubeflow-role"
+KUEUE, CLASSES = "paddle-manager-kueue-role", "paddle-manager-kueue-classes-role"
+KUEUE_GROUP = "kueue.x-k8s.io"
 EDITOR, VIEWER = "paddlejob-editor-role", "paddlejob-viewer-role"
 LEASE = "b2a304f2.paddlepaddle.org"
 USER = 65532
@@ -116,7 +118,7 @@ def _filled(tree: list[Any], options: DeployOptions) -> list[dict[str, Any]]:
 # ---- the trees
 
 
-def _metadata(name: str, place: Mapping[str, Any], labels: Mapping[str, Any] | None = None) -> dict[str, Any]:
+def _metadata(name: str | Put, place: Mapping[str, Any], labels: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Own labels, and those that people want beside them."""
     if labels:
         return {"name": name, **place, "labels": Joined(plain=labels, name="extraLabels")}
@@ -140,6 +142,7 @@ def _rights() -> list[Any]:
         _binding(ELECTION, HERE),
         When(test=EVERYWHERE, then=[*_manager({}), *_people_roles()]),
         ForEach(name=LIMITED.name, then=_manager({"namespace": Put(name=EACH)})),
+        When(test=Test(name="kueue"), then=_classes()),
     ]
 
 
@@ -151,7 +154,12 @@ def _manager(place: dict[str, Any]) -> list[Any]:
         for name, rules in ((each, gang_rules(each)) for each in GANG_GROUPS)
     ]
     kubeflow = [_role(KUBEFLOW, place, job_rules(crd.KUBEFLOW_GROUP)), _binding(KUBEFLOW, place)]
-    return [*made, When(test=Test(name="kubeflow"), then=kubeflow)]
+    kueue = [_role(KUEUE, place, kueue_rules()), _binding(KUEUE, place)]
+    return [
+        *made,
+        When(test=Test(name="kubeflow"), then=kubeflow),
+        When(test=Test(name="kueue"), then=kueue),
+    ]
 
 
 def election_rules() -> list[dict[str, Any]]:
@@ -188,6 +196,31 @@ def job_rules(group: str) -> list[dict[str, Any]]:
 def gang_rules(scheduling: str) -> list[dict[str, Any]]:
     """PodGroups of one gang scheduler."""
     return [_rule(GANG_GROUPS[scheduling], ["podgroups"], WRITTEN)]
+
+
+def kueue_rules() -> list[dict[str, Any]]:
+    """The Workloads of jobs that wait in queues."""
+    return [
+        _rule(KUEUE_GROUP, ["workloads"], WRITTEN),
+        _rule(KUEUE_GROUP, ["workloads/status"], ["get", "update", "patch"]),
+    ]
+
+
+def class_rules() -> list[dict[str, Any]]:
+    """Flavors and classes of priority are of the whole cluster: they are read by name, also by an operator for some namespaces."""
+    return [
+        _rule(KUEUE_GROUP, ["resourceflavors", "workloadpriorityclasses"], ["get"]),
+        _rule("scheduling.k8s.io", ["priorityclasses"], ["get"]),
+    ]
+
+
+def _classes() -> list[Any]:
+    """Named after the operator's namespace: operators for different namespaces have one each."""
+    name = Put(name=RELEASE, prefix=f"{CLASSES}-")
+    role = _role(name, {}, class_rules())
+    binding = _binding(CLASSES, {})
+    metadata = {**binding["metadata"], "name": Put(name=RELEASE, prefix=f"{CLASSES.removesuffix('role')}rolebinding-")}
+    return [role, {**binding, "metadata": metadata, "roleRef": {**binding["roleRef"], "name": name}}]
 
 
 def _people_roles() -> list[dict[str, Any]]:
@@ -294,6 +327,7 @@ def _arguments() -> list[Any]:
         ),
         When(test=Test(name="etcdServer"), then=Put(name="etcdServer", prefix="--etcd-server=")),
         When(test=Test(name="kubeflow"), then="--kubeflow"),
+        When(test=Test(name="kueue"), then="--kueue"),
     ]
 
 
@@ -333,7 +367,7 @@ def _rule(group: str, resources: list[str], verbs: list[str]) -> dict[str, Any]:
 
 
 def _role(
-    name: str, place: Mapping[str, Any], rules: list[dict[str, Any]], labels: Mapping[str, Any] | None = None
+    name: str | Put, place: Mapping[str, Any], rules: list[dict[str, Any]], labels: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
     """A Role where there is a namespace, else a ClusterRole."""
     kind = "Role" if place else "ClusterRole"

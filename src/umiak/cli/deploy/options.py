@@ -54,6 +54,7 @@ def _values(parsed: Parsed, problems: list[Problem]) -> dict[str, Any]:
         "scheduling": parsed.text("scheduling"),
         "etcdServer": parsed.text("etcd_server"),
         "kubeflow": parsed.truth("kubeflow"),
+        "kueue": parsed.truth("kueue"),
         "serviceMonitor": parsed.truth("service_monitor"),
         "resources": resources,
         "nodeSelector": _pairs(parsed, "node_selector", problems),

@@ -153,6 +153,13 @@ VALUES = (
         flag="kubeflow",
     ),
     ChartValue(
+        name="kueue",
+        default=False,
+        meaning="Let jobs with the label kueue.x-k8s.io/queue-name wait in that queue of Kueue, which the cluster must have.",
+        schema={"type": "boolean"},
+        flag="kueue",
+    ),
+    ChartValue(
         name="serviceMonitor",
         default=False,
         meaning="A ServiceMonitor, so that prometheus-operator, which the cluster must have, reads the metrics.",

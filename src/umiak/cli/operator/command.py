@@ -59,6 +59,7 @@ def options_of(parsed: Parsed) -> OperatorOptions:
     return OperatorOptions(
         namespaces=tuple(dict.fromkeys(each.strip() for each in parsed.text("namespace").split(",") if each.strip())),
         with_kubeflow=parsed.truth("kubeflow"),
+        with_kueue=parsed.truth("kueue"),
         gang="" if gang == "none" else gang,
         etcd=parsed.text("etcd_server"),
         elects=parsed.truth("leader_elect"),

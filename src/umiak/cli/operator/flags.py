@@ -24,6 +24,7 @@ def _switch(name: str, help: str, group: str) -> Flag:  # noqa: A002 - the field
 FLAGS = (
     _flag("namespace", "Serve jobs of this namespace, or of several: a,b. Default: of all namespaces.", WHICH, "NAMES"),
     _switch("kubeflow", "Serve PaddleJobs of kubeflow.org/v1 as well.", WHICH),
+    _switch("kueue", "Let jobs with the label kueue.x-k8s.io/queue-name wait in that queue of Kueue.", WHICH),
     _flag("kubeconfig", "Kubeconfig of the cluster. Default: KUBECONFIG, else the pod's own account.", WHICH, "PATH"),
     _flag("context", "Context of the kubeconfig. Default: the current one.", WHICH, "NAME"),
     _switch("leader_elect", "Act only while holding the lease b2a304f2.paddlepaddle.org; for several replicas.", HOW),

@@ -1,4 +1,4 @@
-"""All watches of the operator: jobs, their children of today and of the old operator, nodes, PodGroups. An adapter."""
+"""All watches of the operator: jobs, their children of today and of the old operator, nodes, PodGroups, Workloads. An adapter."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ class ClusterWatch:
         )
 
     async def _discover(self) -> None:
-        """Gang scheduling that is installed later is noticed."""
+        """Gang scheduling and Kueue that are installed later are noticed."""
         while True:
             await asyncio.sleep(self._discovery.period_s)
             for kind in await self._discovery.refresh():

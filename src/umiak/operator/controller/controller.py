@@ -13,6 +13,7 @@ from contextlib import nullcontext
 
 from umiak.core.value import replace
 from umiak.kube.answers import KubeRefused, KubeSilent
+from umiak.operator.class_lookups import ClusterLookups
 from umiak.operator.controller.cache import ClusterCache
 from umiak.operator.controller.cluster_watch import ClusterWatch
 from umiak.operator.controller.discovery import Discovery
@@ -22,6 +23,7 @@ from umiak.operator.controller.job_queue import JobQueue
 from umiak.operator.controller.kinds import POD
 from umiak.operator.controller.performer import ActionRefused, Performer
 from umiak.operator.controller.progress_reader import ProgressReader
+from umiak.operator.queueing import lookups
 from umiak.operator.values import ClusterFacts, CreateObject, KeepLogs, RecordEvent
 from umiak.paddlejob.report import status_of
 from umiak.paddlejob.resource import Intranet
@@ -80,10 +82,11 @@ class Controller:
         self._metrics = metrics
         self.queue = JobQueue()
         self.cache = ClusterCache(read_job, self.queue.add, node_timeout_s=options.node_timeout_s)
-        self._discovery = Discovery(api, options.gang)
+        self._discovery = Discovery(api, options.gang, with_kueue=options.with_kueue)
         self.share = FairShare(options.in_flight)
         self._performer = Performer(api, self.cache, self._discovery.served, metrics)
         self._progress = ProgressReader(self._performer.tail, self.queue.add)
+        self._lookups = ClusterLookups(api, lambda: self._discovery.kueue, self.queue.add)
         self._recorder = EventRecorder(api, host)
         self._watch = ClusterWatch(api, options, self.cache, self._discovery, metrics)
         self._tasks: set[asyncio.Task[None]] = set()
@@ -113,6 +116,7 @@ class Controller:
             self.is_synced = False
             self.share.close()
             self._progress.close()
+            self._lookups.close()
             await self._watch.stop()
             ending = [*loops, *self._tasks]
             for task in ending:
@@ -206,9 +210,10 @@ class Controller:
         now = time.time() + self._api.clock_ahead_s  # in the cluster's time, which its objects are written in
         began = time.perf_counter()
         refusals = tuple(self._refusals.get(key, {}).values())
-        observed = self.cache.observe(key, self._facts(), now, refusals)
+        observed = self.cache.observe(key, _facts(self._discovery, self._options, self._is_six), now, refusals)
         assert observed is not None
-        observed = replace(observed, progress=self._progress.said(key, observed.job))
+        found = self._lookups.known(key, lookups(observed))
+        observed = replace(observed, progress=self._progress.said(key, observed.job), found=found)
         decision = self._decide(observed, now)
         took_s = time.perf_counter() - began
         self._metrics.observe("umiak_operator_decide_seconds", took_s)
@@ -352,15 +357,16 @@ class Controller:
             if isinstance(action, RecordEvent):
                 self._recorder.record(job, action)
 
-    def _facts(self) -> ClusterFacts:
-        kinds = frozenset(kind.kind for kind in self._discovery.kinds())
-        return ClusterFacts(kinds=kinds, gang=self._options.gang, etcd=self._options.etcd, is_six=self._is_six)
-
     def _forget(self, key: JobKey) -> None:
         self.queue.forget(key)
         self._progress.forget(key)
         for table in (self._refusals, self._not_before, self._recheck, self._unsaved):
             table.pop(key, None)
+
+
+def _facts(discovery: Discovery, options: OperatorOptions, is_six: bool) -> ClusterFacts:
+    kinds = frozenset(kind.kind for kind in discovery.kinds())
+    return ClusterFacts(kinds=kinds, gang=options.gang, kueue=discovery.kueue, etcd=options.etcd, is_six=is_six)
 
 
 def _is_current(now: CachedJob | None, cached: CachedJob) -> bool:

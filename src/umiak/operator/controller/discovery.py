@@ -1,4 +1,4 @@
-"""Which optional kinds a cluster serves: PodGroups of gang schedulers. An adapter."""
+"""Which optional kinds a cluster serves: PodGroups of gang schedulers, Workloads of Kueue. An adapter."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import logging
 from umiak.kube.answers import KubeRefused, KubeSilent
 from umiak.operator.controller.kinds import POD_GROUP, ServedKind
 from umiak.operator.policies.gangs import DRIVERS
+from umiak.operator.queue_values import KUEUE_GROUP, VERSIONS, WORKLOAD
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,10 +22,17 @@ class Discovery:
 
     period_s = PERIOD_S
 
-    def __init__(self, api: AsyncKubeApi, gang: str) -> None:
+    def __init__(self, api: AsyncKubeApi, gang: str, *, with_kueue: bool = False) -> None:
         self._api = api
-        self._groups = [driver.api_version.partition("/")[0] for driver in DRIVERS.values() if driver.name == gang]
-        """Those of the scheduler that the operator was started with; it has rights on no others."""
+        # Of gang schedulers the one that the operator was started with; it has rights on no others.
+        groups = [driver.api_version.partition("/")[0] for driver in DRIVERS.values() if driver.name == gang]
+        self._wanted: dict[str, tuple[str, str, tuple[str, ...]]] = {
+            f"{group}/{POD_GROUP}": (group, POD_GROUP, ()) for group in groups
+        }
+        if with_kueue:
+            self._wanted[WORKLOAD] = (KUEUE_GROUP, "Workload", VERSIONS)
+        self._lacking: set[str] = set()
+        """Kinds of which the cluster has said that it does not serve them."""
         self._found: dict[str, ServedKind] = {}
 
     def kinds(self) -> list[ServedKind]:
@@ -33,34 +41,44 @@ class Discovery:
     def served(self, kind: str) -> ServedKind | None:
         return self._found.get(kind)
 
+    @property
+    def kueue(self) -> str | None:
+        """The version of Kueue's API; empty: there is none; None: the cluster has not said."""
+        if WORKLOAD in self._found:
+            return self._found[WORKLOAD].version
+        return "" if WORKLOAD in self._lacking or WORKLOAD not in self._wanted else None
+
     async def refresh(self) -> list[ServedKind]:
         """Look again. The result is what is new."""
         new = []
-        for group in self._groups:
-            name = f"{group}/{POD_GROUP}"
+        for name, (group, kind, versions) in self._wanted.items():
             if name in self._found:
                 continue
             try:
-                found = await self._pod_groups(group, name)
+                found = await self._look(group, kind, versions)
             except (KubeRefused, KubeSilent) as error:
                 LOG.debug("%s: %s", group, error)
                 continue
             if found is not None:
                 self._found[name] = found
                 new.append(found)
+            else:
+                self._lacking.add(name)
         return new
 
-    async def _pod_groups(self, group: str, name: str) -> ServedKind | None:
+    async def _look(self, group: str, kind: str, known: tuple[str, ...]) -> ServedKind | None:
+        """The kind in the first version that is served, of those that are known if not all are alike."""
         try:
             versions = (await self._api.get(f"/apis/{group}")).get("versions") or ()
         except KubeRefused as refused:
             if refused.status == 404:
                 return None
             raise
-        for each in versions:
-            version = str(each.get("version") or "")
+        served = [str(each.get("version") or "") for each in versions]
+        for version in [each for each in known if each in served] if known else served:
             resources = (await self._api.get(f"/apis/{group}/{version}")).get("resources") or ()
             for resource in resources:
-                if resource.get("kind") == POD_GROUP and "/" not in str(resource.get("name")):
-                    return ServedKind(kind=name, group=group, version=version, plural=str(resource["name"]))
+                if resource.get("kind") == kind and "/" not in str(resource.get("name")):
+                    plural = str(resource["name"])
+                    return ServedKind(kind=f"{group}/{kind}", group=group, version=version, plural=plural)
         return None

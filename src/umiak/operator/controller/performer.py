@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 
 from umiak.core.shown import inert
 from umiak.core.value import replace
@@ -26,6 +27,8 @@ from umiak.operator.controller.kinds import (
     ServedKind,
 )
 from umiak.operator.objects.names import JOB_NAME, WOKEN
+from umiak.operator.objects.workloads import with_conditions
+from umiak.operator.queue_values import PatchWorkload
 from umiak.operator.values import (
     STOP_S,
     CreateObject,
@@ -62,6 +65,7 @@ VERBS: dict[type, str] = {
     StopPod: "stop",
     WakePod: "wake",
     RemoveFinalizer: "finalizer",
+    PatchWorkload: "patch",
 }
 """As the metric calls them."""
 BASIC = {each.kind: each for each in (PODS, SERVICES, CONFIG_MAPS)}
@@ -101,7 +105,7 @@ class Performer:
         self,
         key: JobKey,
         job: PaddleJob,
-        action: CreateObject | ReplaceObject | DeleteObject | StopPod | WakePod | RemoveFinalizer,
+        action: CreateObject | ReplaceObject | DeleteObject | PatchWorkload | StopPod | WakePod | RemoveFinalizer,
     ) -> None:
         """Do it. ActionRefused or KubeSilent if it was not done."""
         verb = VERBS[type(action)]
@@ -117,6 +121,8 @@ class Performer:
                 await self._stop(job, action)
             elif isinstance(action, WakePod):
                 await self._wake(job, action)
+            elif isinstance(action, PatchWorkload):
+                await self._patch_workload(job, action)
             else:
                 await self._remove_finalizer(job, action)
         except KubeRefused as refused:
@@ -280,6 +286,28 @@ class Performer:
         except KubeRefused as refused:
             if refused.status not in (404, 409):
                 raise  # otherwise it is gone, or there is another one of this name
+
+    async def _patch_workload(self, job: PaddleJob, action: PatchWorkload) -> None:
+        kind = self._kind(action.kind)
+        try:
+            body = await self._api.get(kind.path(job.namespace, action.name))
+            metadata = body["metadata"]
+            if (metadata.get("uid"), metadata.get("resourceVersion")) == (action.uid, action.version):
+                now_s = time.time() + self._api.clock_ahead_s
+                status = with_conditions(body, action.conditions, now_s, drops_admission=action.drops_admission)
+                patch = [
+                    {"op": "replace", "path": "/metadata/resourceVersion", "value": action.version},
+                    {"op": "add", "path": "/status", "value": status},
+                ]
+                body = await self._api.patch(kind.path(job.namespace, action.name, "status"), patch, JSON_PATCH)
+        except KubeRefused as refused:
+            if refused.status == 409:
+                return  # it is another one by now: the watch tells
+            if refused.status != 404:
+                raise
+            self._cache.remove(action.kind, job.namespace, action.name, uid=action.uid)
+            return
+        self._cache.put(action.kind, body)
 
     async def _remove_finalizer(self, job: PaddleJob, action: RemoveFinalizer) -> None:
         kind = jobs_kind(job.api)

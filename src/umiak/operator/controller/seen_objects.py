@@ -9,6 +9,8 @@ from umiak.core.value import value
 from umiak.kube.times import maybe
 from umiak.operator.objects.names import ATTEMPT, DIGEST, INDEX, KUBEFLOW_INDEX, KUBEFLOW_TYPE, WOKEN
 from umiak.operator.objects.seen_containers import seen_containers
+from umiak.operator.objects.workloads import seen_workload
+from umiak.operator.queue_values import WORKLOAD
 from umiak.operator.values import STOP_S, PodPhase, SeenObject, SeenPod
 from umiak.paddlejob.names import RES_TYPE
 from umiak.paddlejob.resource import PodRole
@@ -94,7 +96,7 @@ def pod_of(body: Mapping[str, Any]) -> SeenPod:
 
 
 def object_of(kind: str, body: Mapping[str, Any]) -> SeenObject:
-    """A Service, a ConfigMap, a PodGroup."""
+    """A Service, a ConfigMap, a PodGroup, a Workload."""
     metadata = body["metadata"]
     notes = metadata.get("annotations") or {}
     return SeenObject(
@@ -105,7 +107,8 @@ def object_of(kind: str, body: Mapping[str, Any]) -> SeenObject:
         attempt=_whole(notes.get(ATTEMPT)),
         is_deleting=bool(metadata.get("deletionTimestamp")),
         digest=str(notes.get(DIGEST) or ""),
-        phase=_group_phase(body.get("status") or {}),
+        phase="" if kind == WORKLOAD else _group_phase(body.get("status") or {}),
+        workload=seen_workload(body) if kind == WORKLOAD else None,
     )
 
 

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
     from umiak.operator.policies.gangs import GangDriver
     from umiak.operator.policies.view import JobView
+    from umiak.operator.queue_values import PodPlacement
     from umiak.paddlejob.resource import PaddleJob, RoleWish
 
 VOLCANO_GROUP = "scheduling.k8s.io/group-name"
@@ -96,6 +97,8 @@ def prepared(view: JobView, wish: RoleWish, driver: GangDriver | None) -> RolePo
         spec["dnsPolicy"] = "ClusterFirstWithHostNet"
     if driver is not None:
         _join_gang(driver, job, word, spec, labels, annotations)
+    if placement := dict(view.placements).get(wish.role.value):
+        _place(placement, spec, labels, annotations)
     containers = [dict(each) for each in spec.get("containers") or ()]
     main = main_index(containers)
     annotations[MAIN_CONTAINER] = main_name(containers)
@@ -225,6 +228,18 @@ def _with_port(ports: list[dict[str, Any]], port: int, *, is_host: bool = False)
     if not is_host and any(each.get("containerPort") == port for each in ports):
         return ports
     return [*ports, {"containerPort": port, "protocol": "TCP", **({"hostPort": port} if is_host else {})}]
+
+
+def _place(placement: PodPlacement, spec: dict[str, Any], labels: dict[str, str], annotations: dict[str, str]) -> None:
+    """Where a queue of Kueue has found room: pods go there and nowhere else. Labels that are ours stay."""
+    if placement.node_selector:
+        spec["nodeSelector"] = {**(spec.get("nodeSelector") or {}), **dict(placement.node_selector)}
+    if placement.tolerations:
+        own = list(spec.get("tolerations") or ())
+        spec["tolerations"] = [*own, *[each for each in placement.tolerations if each not in own]]
+    for found, added in ((labels, placement.labels), (annotations, placement.annotations)):
+        for name, text in added:
+            found.setdefault(name, text)
 
 
 def _join_gang(

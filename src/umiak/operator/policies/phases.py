@@ -4,7 +4,8 @@
     Waiting       True: something keeps the job from going on; reason and message say what
     Running       True: every pod runs, or has ended well
     Restarting    True: from the decision to start pods again until all of them run
-    Suspended     True: ``runPolicy.suspend``
+    Suspended     True: ``runPolicy.suspend``, or a queue of Kueue holds it: reasons Queued, Evicted
+    Queued        False: its queue has no effect
     Succeeded     True: done, for ever
     Failed        True: failed, for ever
     SpecWarnings  True: the manifest has fields or words that have no effect; the message says which

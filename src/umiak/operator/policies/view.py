@@ -16,6 +16,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    from umiak.operator.queue_values import PodPlacement
     from umiak.operator.values import ClusterFacts, Observed, SeenObject, SeenPod
     from umiak.paddlejob.resource import JobReport, JobSpec, PaddleJob
 
@@ -53,6 +54,8 @@ class JobView:
     """By kind and name, ours and others'."""
     progress: tuple[tuple[str, str], ...] = ()
     """What the job said about itself."""
+    placements: tuple[tuple[str, PodPlacement], ...] = ()
+    """By role what a queue of Kueue adds to its pods."""
     warning: str = ""
     """What the manifest says that has no effect or may be a mistake."""
 

@@ -216,9 +216,10 @@ def _summary(nodes: list[NodeStatus]) -> str:
 def _end_of(workload: Mapping[str, Any]) -> tuple[str, str] | None:
     """How a workload says that it ended, or that it waits; None: it goes on."""
     status = workload.get("status") or {}
-    if workload.get("kind") == "PaddleJob":
-        return _PHASES.get(str(status.get("phase") or ""))
     true = {each.get("type"): each for each in status.get("conditions") or () if each.get("status") == "True"}
+    if workload.get("kind") == "PaddleJob":
+        word = str(status.get("phase") or "")
+        return ("Suspended", _said(true.get("Suspended") or {})) if word == "Suspended" else _PHASES.get(word)
     for word, ours in (
         ("Failed", "Failed"),
         ("Complete", "Complete"),
@@ -228,10 +229,15 @@ def _end_of(workload: Mapping[str, Any]) -> tuple[str, str] | None:
         ("Suspended", "Suspended"),
     ):
         if word in true:
-            parts = [str(true[word].get("reason") or ""), str(true[word].get("message") or "")]
-            why = ENDINGS.get(parts[0])
-            return ours, one_line(why or ": ".join(filter(None, parts)), 500) if ours in ("Failed", "Suspended") else ""
+            why = ENDINGS.get(str(true[word].get("reason") or "")) or _said(true[word])
+            return ours, one_line(why, 500) if ours in ("Failed", "Suspended") else ""
     return None
+
+
+def _said(condition: Mapping[str, Any]) -> str:
+    """What a condition says, in a line."""
+    parts = [str(condition.get("reason") or ""), str(condition.get("message") or "")]
+    return one_line(": ".join(filter(None, parts)), 500)
 
 
 _PHASES = {
