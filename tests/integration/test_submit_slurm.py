@@ -196,7 +196,8 @@ def test_the_time_limit_ends_workers_by_sigterm(desk: ClusterDesk) -> None:
     handle = desk.submit("--time_limit", "60", "--", "train.py", "until=never")
     status = desk.wait(handle, status=143)
     assert (status["state"], status["reason"]) == ("failed", "SIGTERM: the time limit is near")
-    assert desk.said() == ["trainer.0 begin", "trainer.0 told to end"]
+    # Slurm tells every process of the job, and a worker's launcher tells it too: one that is slow to end hears both.
+    assert list(dict.fromkeys(desk.said())) == ["trainer.0 begin", "trainer.0 told to end"]
 
 
 def test_an_elastic_job_goes_on_without_a_lost_node(desk: ClusterDesk) -> None:
