@@ -22,7 +22,7 @@ $ told wide-worker-0          what its container was started with
 from __future__ import annotations
 
 import random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tests.operator_cluster import Killed, OperatorCluster, manifest
 from umiak.operator.policies.gangs import DRIVERS
@@ -31,11 +31,13 @@ from umiak.operator.values import (
     CreateObject,
     DeleteObject,
     KeepLogs,
-    OperatorAction,
     ReplaceObject,
     StopPod,
     WakePod,
 )
+
+if TYPE_CHECKING:
+    from umiak.operator.values import OperatorAction
 
 POLICY = (
     "suspend",
