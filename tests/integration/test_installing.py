@@ -137,6 +137,7 @@ def test_with_the_pure_wheel_alone_every_hint_is_a_command_that_works(fresh: Env
     fresh.does("python", "-m", "pip", "install", "--quiet", "--no-index", str(pure))
     assert "usage" in fresh.does("umiak", "launch", "--help").lower()
     assert fresh.does("umiak", "--version") == f"umiak {VERSION}\n"
+    assert "kubectl umiak" in fresh.does("kubectl-umiak", "--help")
 
     imported = fresh.run("python", "-c", "from umiak import ps")
     assert "[UM-DATA-005]" in imported.stderr
