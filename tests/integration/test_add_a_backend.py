@@ -68,7 +68,8 @@ def test_the_tutorials_backend_runs_jobs(installed: submitting.Desk) -> None:
 
 def test_the_tutorials_own_test(installed: submitting.Desk, tmp_path: Path) -> None:
     (tmp_path / "test_background.py").write_text(FILES["test_background.py"])
-    words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_background.py"]
+    # One that hangs is ended with the stacks of its threads, so that it is known where.
+    words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--timeout", "90", "test_background.py"]
     done = subprocess.run(words, cwd=tmp_path, env=installed.environ, capture_output=True, text=True, timeout=110)
     assert done.returncode == 0, done.stdout + done.stderr
 

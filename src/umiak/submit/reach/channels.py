@@ -23,6 +23,8 @@ BLOCK_BYTES = 1 << 16
 MOST_WORDS = 4096
 END_S = 10.0
 """For a process to end after its input has."""
+WRITTEN_S = 1.0
+"""For a thread to write what it is writing, before the process is ended without an end of its input."""
 
 
 class ProcessChannel:
@@ -63,7 +65,7 @@ class ProcessChannel:
                 raise BrokenPipeError(32, "the channel was closed") from None
 
     def close(self) -> None:
-        self._end_input(0)
+        self._end_input(WRITTEN_S)
         self._await_end()
         self._end_input(END_S)
         self._listener.join(END_S)
