@@ -2,10 +2,10 @@
 
     find(os.environ)   ->  Devices(kind=DeviceKind.GPU, ids=("0", "1")), or None
 
-A kind whose device files are there comes before one that only a variable speaks of, and then the order is Ascend, Kunlun,
-NVIDIA, ROCm. A visibility variable is believed about the ids; ``""`` and ``-1`` hide the kind. Nothing is started and no
-driver is opened: on a node without devices this takes some tens of microseconds. What exists here is not proof that a
-device works.
+A kind whose device files are there comes before one that only a variable speaks of, and then the order is Ascend,
+Kunlun, NVIDIA, ROCm. A visibility variable is believed about the ids; ``""`` and ``-1`` hide the kind. Nothing is
+started and no driver is opened: on a node without devices this takes some tens of microseconds. What exists here is not
+proof that a device works.
 """
 
 from __future__ import annotations

@@ -11,9 +11,9 @@ import socket
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
 
     from umiak.adapters.loop import Loop
+    from umiak.core.json_types import JsonObject
 
 MOST_UNSENT_BYTES = 64 * 1024 * 1024
 """A peer that lets more than this wait for it does not read at all."""
@@ -35,7 +35,7 @@ class FramedSocket:
         self._most_bytes = most_bytes
         self._received = bytearray()
         self._unsent = bytearray()
-        self.on_frame: Callable[[dict[str, Any]], None] = ignore
+        self.on_frame: Callable[[JsonObject], None] = ignore
         self.on_end: Callable[[str], None] = ignore
         self.on_let_go: Callable[[], None] = _nothing
         """Called once when the socket is closed, no matter who closes it: for those who count sockets."""
@@ -161,7 +161,9 @@ class FramedSocket:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A listening socket; an empty host means every address, IPv6 as well where the machine has it. OSError if taken."""
+    """A listening socket; an empty host means every address, IPv6 as well where the machine has it.
+    OSError if taken.
+    """
     host = host.removeprefix("::ffff:")  # an IPv4 address, which a socket of IPv6 alone can't have
     family = socket.AF_INET6 if ":" in host or (not host and socket.has_dualstack_ipv6()) else socket.AF_INET
     sock = socket.socket(family, socket.SOCK_STREAM)

@@ -1,25 +1,37 @@
-"""What this machine is called and which addresses it has. An adapter; it never asks a name server for our own name.
+"""What this machine is called, which addresses it has, and how much room its disks. An adapter.
 
-Looking one's own host name up is how launchers end up with 127.0.1.1 on Debian. Addresses are asked of the kernel instead.
+Addresses are asked of the kernel: looking one's own host name up is how launchers end up with 127.0.1.1 on Debian.
 """
 
 from __future__ import annotations
 
 import itertools
+import os
 import socket
 import struct
 
 from umiak.core.names import is_loopback
+from umiak.core.value import value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
 
 _SIOCGIFADDR = 0x8915
 
+SHARED_MEMORY = "/dev/shm"  # noqa: S108 - no file is made there
+
 before_look_up: Callable[[], None] | None = None
 """Called before a name is looked up. That blocks this process, for as long as the name server does not answer."""
+
+
+@value
+class DiskRoom:
+    """How full a file system is."""
+
+    is_writable: bool
+    total_bytes: int
+    free_bytes: int
 
 
 def addresses() -> tuple[str, ...]:
@@ -41,7 +53,9 @@ def address_towards(host: str) -> str:
 
 
 def public_address() -> str:
-    """The address by which other machines most likely reach this one: that of the way out, else the first interface's."""
+    """The address by which other machines most likely reach this one:
+    that of the way out, else the first interface's.
+    """
     for outside in (
         "192.0.2.1",
         "2001:db8::1",
@@ -52,16 +66,35 @@ def public_address() -> str:
     return next(iter(addresses()), "127.0.0.1")
 
 
+def own_name() -> tuple[str, str]:
+    """This machine's name, and the address that it has for this machine; empty: none. Name servers may be asked."""
+    name = socket.gethostname()
+    address = resolve(name)
+    return name, "" if address == name else address
+
+
+def room(directory: str) -> DiskRoom | None:
+    """In the file system of a directory; None if there is none."""
+    try:
+        seen = os.statvfs(directory)
+    except OSError:
+        return None
+    return DiskRoom(
+        is_writable=os.access(directory, os.W_OK | os.X_OK),
+        total_bytes=seen.f_blocks * seen.f_frsize,
+        free_bytes=seen.f_bavail * seen.f_frsize,
+    )
+
+
 def resolve(host: str) -> str:
     """The address of a host, or the name itself if nobody knows it (yet)."""
     try:
-        address: str = look_up(host, 0)[1][0]
+        return str(look_up(host, 0)[1][0])
     except OSError:
         return host
-    return address
 
 
-def look_up(host: str, port: int) -> tuple[int, tuple[Any, ...]]:
+def look_up(host: str, port: int) -> tuple[int, tuple[str | int | bytes, ...]]:
     """Address family and address for a TCP connection there. OSError if nobody knows the host."""
     # As bytes, an ordinary name goes to the resolver as it is; as text, Python first loads the tables of IDNA for 4 ms.
     name = host.encode() if host.isascii() else host

@@ -1,4 +1,5 @@
-"""Which process a number means: one that began at the same time in the same boot, not a later one with its number. An adapter.
+"""Which process a number means: one that began at the same time in the same boot, not a later one with its number.
+An adapter.
 
 own = identity.of(os.getpid())
 identity.is_alive(own)      False once it has ended, also if another process has its number now
@@ -17,7 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 SUPERVISOR = "UMIAK_SUPERVISOR"
-"""Which process ends a launcher's workers after the grace that a person asked for; if it is gone, the launcher does so itself."""
+"""Which process ends a launcher's workers after the grace that a person asked for;
+if it is gone, the launcher does so itself.
+"""
 
 
 @value

@@ -2,8 +2,9 @@
 
     command("train")    python -m pip install '/home/me/umiak[train]'
 
-umiak and umiak-native are on no index, so `pip install umiak[train]` would find nothing there, or something that is not ours.
-pip and uv record where they took a distribution from (PEP 610): a checkout or a wheel's directory. Imported for hints alone.
+umiak and umiak-native are on no index, so `pip install umiak[train]` would find nothing there, or something that is not
+ours. pip and uv record where they took a distribution from (PEP 610): a checkout or a wheel's directory. Imported for
+hints alone.
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@ here is little: readable, writable, and at a time.
 What was received is always handled before timers fire. A launcher that was frozen for a while thus first reads the
 heartbeats that waited for it, and does not take its own sleep for the silence of others.
 
-Signals that have arrived are handled before anything else, also when something else was ready first: a signal to all processes of a
-node ends workers as well, and the launcher must know of the signal when it judges why a worker ended.
+Signals that have arrived are handled before anything else, also when something else was ready first: a signal to all
+processes of a node ends workers as well, and the launcher must know of the signal when it judges why a worker ended.
 """
 
 from __future__ import annotations
@@ -125,7 +125,8 @@ class Loop:
         try:
             ready = self._epoll.poll(timeout)
             if not ready and timeout > 0:
-                # A process that was stopped for longer than the timeout gets an empty answer, whatever is waiting for it.
+                # A process that was stopped for longer than the timeout gets an empty answer,
+                # whatever is waiting for it.
                 ready = self._epoll.poll(0)
         except InterruptedError:
             return
@@ -164,7 +165,9 @@ class Loop:
         self._has_signals = True
 
     def _signals_first(self) -> None:
-        """A signal that arrives while the kernel answers is not in that answer, and neither is one of this very round."""
+        """A signal that arrives while the kernel answers is not in that answer,
+        and neither is one of this very round.
+        """
         if self._has_signals:
             self._read_signals()
 

@@ -1,4 +1,5 @@
-"""How this umiak starts a module of its own in another process, installed or as the one file that came with a job. An adapter.
+"""How this umiak starts a module of its own in another process, installed or as the one file that came with a job.
+An adapter.
 
 command("umiak.launch.preflight")     python -u -P -m umiak.launch.preflight
                                       python -u /run/7/umiak-launcher.pyz -m umiak.launch.preflight
@@ -23,8 +24,8 @@ def command(module: str) -> tuple[str, ...]:
 def start_words(module: str) -> tuple[str, ...]:
     """How an interpreter of this version starts a module without looking for modules in the working directory.
 
-    `python -m` puts the working directory before everything else: there, a `json.py` that somebody else has left would run as this user.
-    Before Python 3.11 there is no flag against it.
+    `python -m` puts the working directory before everything else: there,
+    a `json.py` that somebody else has left would run as this user. Before Python 3.11 there is no flag against it.
     """
     if sys.version_info >= (3, 11):
         return ("-P", "-m", module)
@@ -44,7 +45,9 @@ def launcher_file() -> str:
 
 
 def directories() -> tuple[str, ...]:
-    """What holds the packages `umiak` and `umiak_native`. Nothing in the file that came with a job: it has no parameter servers."""
+    """What holds the packages `umiak` and `umiak_native`.
+    Nothing in the file that came with a job: it has no parameter servers.
+    """
     from _frozen_importlib_external import PathFinder  # importlib.machinery costs a millisecond
 
     if launcher_file():

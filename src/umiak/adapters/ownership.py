@@ -1,13 +1,14 @@
-"""Whose a file is: whether it may be obeyed, run or read as this user's own. An adapter; standard library only, so that nodes have it.
+"""Whose a file is: whether it may be obeyed, run or read as this user's own.
+An adapter; standard library only, so that nodes have it.
 
-    why_not_own("/scratch/lab/umiak.toml")      None, or "/scratch/lab can be written by everybody (mode 0777)"
+    first_untrusted("/scratch/lab/umiak.toml")  None, or an `Untrusted`: "/scratch/lab can be written by everybody (mode 0777)"
     private_directory("/tmp/umiak-data-1000")   makes it with mode 0700, or checks the one that is there
     read_private("/run/user/1000/x", "call")    bytes that nobody else can have written
 
-A file is this user's own if nobody but this user and root can change it or put another in its place. That depends on the file, on every
-directory on the way to it, and on every symbolic link on the way with its own directory. The way is walked from the root down, so that
-what has been checked can't be exchanged by others afterwards. What others may do only in a sticky directory such as /tmp is no harm there,
-as long as the entry itself belongs to this user or to root.
+A file is this user's own if nobody but this user and root can change it or put another in its place. That depends on
+the file, on every directory on the way to it, and on every symbolic link on the way with its own directory. The way is
+walked from the root down, so that what has been checked can't be exchanged by others afterwards. What others may do
+only in a sticky directory such as /tmp is no harm there, as long as the entry itself belongs to this user or to root.
 
 It does not say what to do about it: each caller has its own error (docs/explanation/trust.md has the rule).
 """
@@ -43,21 +44,16 @@ class Untrusted:
         return f"{self.path} {self.why}"
 
 
-def why_not_own(path: str, *, uids: Collection[int] | None = None, allowed: Iterable[str] = ()) -> str | None:
-    """Why this file must not be obeyed, run or read as ours, in words; None: it may. See `first_untrusted`."""
-    found = first_untrusted(path, uids=uids, allowed=allowed)
-    return str(found) if found else None
-
-
 def first_untrusted(
     path: str, *, uids: Collection[int] | None = None, allowed: Iterable[str] = (), is_chosen: bool = False
 ) -> Untrusted | None:
     """What somebody else could use to change this file, or to put another in its place; None: nothing.
 
-    Of a path of which not all is there, the part that is there is looked at. A directory may not be one that others can put files into,
-    a sticky one neither. ``uids``: who is trusted, instead of this user and root. ``allowed``: directories, without links in their
-    paths, at and below which everything is trusted. ``is_chosen``: the user has named this very file, and so has chosen its owner and
-    the group that works on it; what everybody could have put there is still not trusted.
+    Of a path of which not all is there, the part that is there is looked at. A directory may not be one that others can
+    put files into, a sticky one neither. ``uids``: who is trusted, instead of this user and root. ``allowed``:
+    directories, without links in their paths, at and below which everything is trusted. ``is_chosen``: the user has
+    named this very file, and so has chosen its owner and the group that works on it; what everybody could have put
+    there is still not trusted.
     """
     rule = _Rule(own_uids() if uids is None else uids, tuple(allowed), is_chosen=is_chosen)
     here, seen_here = os.sep, os.lstat(os.sep)
@@ -96,8 +92,8 @@ def own_uids() -> frozenset[int]:
 def private_directory(path: str) -> None:
     """Make a directory that nobody else can enter, with those above it, or check the one that is there.
 
-    PermissionError, with the path, if it is a link, is not this user's, or if others can write to it or exchange it: what lies in it may be
-    somebody else's then. One that others can only read is closed to them.
+    PermissionError, with the path, if it is a link, is not this user's, or if others can write to it or exchange it:
+    what lies in it may be somebody else's then. One that others can only read is closed to them.
     """
     os.makedirs(os.path.dirname(os.path.abspath(path)), mode=PRIVATE_DIRECTORY, exist_ok=True)
     try:
@@ -119,7 +115,9 @@ def private_directory(path: str) -> None:
 
 
 def read_private(directory: str, name: str) -> bytes:
-    """A regular file of this user that nobody else may use, in a directory of the same kind. PermissionError, with its path."""
+    """A regular file of this user that nobody else may use, in a directory of the same kind.
+    PermissionError, with its path.
+    """
     folder = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         _check_private(os.fstat(folder), directory)
@@ -162,8 +160,8 @@ class _Rule:
     def _is_trusted(self, seen: os.stat_result, above: os.stat_result) -> bool:
         if seen.st_uid in self._uids:
             return True
-        # In a container that knows no root (Apptainer), directories of root's are shown as nobody's. So are those of other users: where
-        # anybody can make one, and as files, they are not taken for root's.
+        # In a container that knows no root (Apptainer), directories of root's are shown as nobody's.
+        # So are those of other users: where anybody can make one, and as files, they are not taken for root's.
         is_for_anybody = above.st_mode & OTHERS_WRITE and not os.path.samestat(above, seen)
         if self._is_chosen and not is_for_anybody:
             return True

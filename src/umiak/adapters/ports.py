@@ -1,9 +1,10 @@
 """Ports that stay ours until a worker takes them over. An adapter.
 
-A port that was found free and let go may be somebody else's a second later. Here a port is *held*: bound, not listening, until
-the worker that it belongs to is started. It comes from below the range from which the kernel serves outgoing connections, so
-none of those can land on it while the worker starts, and an abstract socket of the same number keeps every other umiak
-launcher of this host away from it as long as the generation lasts. Both vanish with the launcher, however it ends.
+A port that was found free and let go may be somebody else's a second later. Here a port is *held*: bound, not
+listening, until the worker that it belongs to is started. It comes from below the range from which the kernel serves
+outgoing connections, so none of those can land on it while the worker starts, and an abstract socket of the same number
+keeps every other umiak launcher of this host away from it as long as the generation lasts. Both vanish with the
+launcher, however it ends.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ _MOST_NAME = 40
 
 
 class HeldPorts:
-    """Some ports of this host. ``release(port)`` just before its worker starts, ``close()`` when the generation is over."""
+    """Some ports of this host. ``release(port)`` just before its worker starts,
+    ``close()`` when the generation is over.
+    """
 
     def __init__(self) -> None:
         self._bound: dict[int, socket.socket] = {}
@@ -32,6 +35,13 @@ class HeldPorts:
     @property
     def numbers(self) -> tuple[int, ...]:
         return tuple(self._locks)
+
+    def hold(self, numbers: Sequence[int], count: int, *, last: int | None = None) -> None:
+        """Hold these, or if there are none this many free ones."""
+        if numbers:
+            self.hold_these(numbers)
+        else:
+            self.hold_any(count, last=last)
 
     def hold_any(self, count: int, *, last: int | None = None) -> None:
         """Hold this many free ports. ``last``: the last of them is this one, or UmiakError says that it is taken."""
@@ -45,10 +55,7 @@ class HeldPorts:
                     self._locks[last] = self._locks.pop(last)
                 return
             self._hold(first + (start - first + step) % (beyond - first))
-        raise UmiakError(
-            Problem(code="UM-PORT-002", what=f"no {count} free ports between {first} and {beyond - 1}"),
-            exit_status=Exit.REFUSED,
-        )
+        raise UmiakError.refused("UM-PORT-002", f"no {count} free ports between {first} and {beyond - 1}")
 
     def hold_these(self, numbers: Sequence[int]) -> None:
         """Hold exactly these ports; all that are taken are reported together."""
@@ -95,16 +102,23 @@ class HeldPorts:
 
 def usable_range() -> tuple[int, int]:
     """Below the kernel's range for outgoing connections where that leaves room, else all that is usual."""
-    try:
-        with open("/proc/sys/net/ipv4/ip_local_port_range", "rb") as file:
-            lowest = int(file.read().split()[0])
-    except (OSError, ValueError):
-        lowest = BEYOND
+    lowest = outgoing_range()[0]
     return (FIRST, min(lowest, BEYOND)) if lowest >= FIRST + 2000 else (FIRST, BEYOND)
 
 
+def outgoing_range() -> tuple[int, int]:
+    """The first and the last port that the kernel takes for outgoing connections."""
+    try:
+        with open("/proc/sys/net/ipv4/ip_local_port_range", "rb") as file:
+            first, last = file.read().split()
+            return int(first), int(last)
+    except (OSError, ValueError):
+        return 32768, 60999
+
+
 def listener_of(port: int) -> str | None:
-    """``nginx (process 4711)``: what listens at a TCP port of this machine, as far as this user may know; None otherwise.
+    """``nginx (process 4711)``: what listens at a TCP port of this machine,
+    as far as this user may know; None otherwise.
 
     Read from /proc, once something has gone wrong: never on the way of a launch that goes well.
     """

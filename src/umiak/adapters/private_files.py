@@ -12,7 +12,9 @@ PRIVATE_FILE, PRIVATE_DIRECTORY = 0o600, 0o700
 
 
 def make_directory(path: str) -> None:
-    """A directory for its owner alone, with those above it. One that is there keeps its rights, unless others could enter it."""
+    """A directory for its owner alone, with those above it.
+    One that is there keeps its rights, unless others could enter it.
+    """
     os.makedirs(path, mode=PRIVATE_DIRECTORY, exist_ok=True)
     if os.stat(path).st_mode & 0o077:
         os.chmod(path, PRIVATE_DIRECTORY)

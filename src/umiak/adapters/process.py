@@ -16,7 +16,7 @@ import os
 import signal
 import time
 
-from umiak.adapters.kernel_requests import ask_for_death_signal
+from umiak.adapters.kernel_requests import ask_for_death_signal, become
 from umiak.core.runtime.repeated_signal import is_same
 from umiak.core.value import value
 
@@ -57,8 +57,8 @@ _given_back: list[int] = []  # how many files a started process may open, if thi
 def raise_open_files() -> int:
     """Let this process open as many files as it is ever allowed to; how many that are.
 
-    What it starts may open as many as this process might before: some programs go through all numbers, and some can't use
-    large ones.
+    What it starts may open as many as this process might before:
+    some programs go through all numbers, and some can't use large ones.
     """
     import resource
 
@@ -73,7 +73,9 @@ def raise_open_files() -> int:
 
 
 def spawn(argv: Sequence[str], environ: Mapping[str, str], *, read_stdin: bool = False) -> Child:
-    """Start a program in a session of its own; it is killed if this process dies. NotStarted if it can't be executed."""
+    """Start a program in a session of its own; it is killed if this process dies.
+    NotStarted if it can't be executed.
+    """
     output_read, output_write = os.pipe2(os.O_CLOEXEC)
     try:
         pid = _fork_and_exec(argv, environ, output_write, read_stdin=read_stdin)
@@ -138,7 +140,7 @@ def _exec_child(argv: Sequence[str], environ: Mapping[str, str], parent: int, ou
         # Last of all: this process may have more open than it is allowed to from now on.
         hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
         resource.setrlimit(resource.RLIMIT_NOFILE, (_given_back[0], hard))
-    os.execvpe(argv[0], list(argv), dict(environ))  # noqa: S606 - no shell is wanted
+    become(argv, environ)
 
 
 def reap(child: Child) -> int:
@@ -161,8 +163,8 @@ def kill_descendants(
 ) -> int:
     """SIGKILL to every descendant of this process (or another one), until none is left alive. How many there were.
 
-    Children of ours are left unreaped for the code that waits for them (``spare``), adopted orphans are reaped here. A large
-    process takes seconds to end; ``meanwhile`` is called again and again until then.
+    Children of ours are left unreaped for the code that waits for them (``spare``), adopted orphans are reaped here.
+    A large process takes seconds to end; ``meanwhile`` is called again and again until then.
     """
     killed: set[int] = set()
     untouchable: set[int] = set()
@@ -274,8 +276,9 @@ def heeded(numbers: Sequence[signal.Signals]) -> list[signal.Signals]:
 
 
 class OneInterrupt:
-    """While it is entered, Ctrl-C is one KeyboardInterrupt also if the signal comes twice at once. A program that has a handler of its own,
-    and a thread that gets no signals, keep what they have."""
+    """While it is entered, Ctrl-C is one KeyboardInterrupt also if the signal comes twice at once.
+    A program that has a handler of its own, and a thread that gets no signals, keep what they have.
+    """
 
     def __init__(self) -> None:
         self._first_at = float("-inf")

@@ -34,7 +34,9 @@ def read(directory: str) -> NodeReport | None:
 
 
 def leave(code: str, words: str, path: str = node_report.LAST_WORDS_FILE) -> None:
-    """Last words for the status of this pod, if this is one: in a file that is there and empty. What a program has written stays."""
+    """Last words for the status of this pod, if this is one: in a file that is there and empty.
+    What a program has written stays.
+    """
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:

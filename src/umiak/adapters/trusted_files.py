@@ -1,10 +1,12 @@
-"""Files that say what is run as this user: refused if somebody else could have written them, unless the user allows it. An adapter.
+"""Files that say what is run as this user: refused if somebody else could have written them, unless the user allows it.
+An adapter.
 
     text = read_text("/scratch/umiak.toml", environ)      UmiakError: UM-SUBMIT-340, with who and how to allow it
     check_chosen("config.yaml", ["model.py"], environ)    what a person named on the command line, and what that names
 
-What a person allows is in the variable UMIAK_SAFE_DIRECTORIES and in the file safe_directories of the person's own configuration; it
-is read only when something would be refused. Whose a file is, `ownership` says; docs/explanation/trust.md has the rule.
+What a person allows is in the variable UMIAK_SAFE_DIRECTORIES and in the file safe_directories of the person's own
+configuration; it is read only when something would be refused. Whose a file is, `ownership` says;
+docs/explanation/trust.md has the rule.
 """
 
 from __future__ import annotations
@@ -52,7 +54,8 @@ def problem(path: str, environ: Mapping[str, str], what: str = "file") -> Proble
 
 
 def check_chosen(path: str, names: Iterable[str], environ: Mapping[str, str]) -> None:
-    """UmiakError if everybody could have written this file, or one of those that it names: what it runs, imports or loads.
+    """UmiakError if everybody could have written this file, or one of those that it names:
+    what it runs, imports or loads.
 
     Its owner is trusted, no matter who that is: who types a file's name wants it, as with `python train.py`.
     """
@@ -103,7 +106,7 @@ def _allowed(environ: Mapping[str, str]) -> Collection[str]:
         if not os.path.isabs(path):
             hint = f"write it from the root on, as in `{os.path.abspath(one_line(text))}`, or `{EVERYTHING}` for all"
             what = f"{where}: not an absolute path of a directory: {one_line(text)}"
-            raise UmiakError(Problem(code="UM-SUBMIT-341", what=what, hint=hint))
+            raise UmiakError.of("UM-SUBMIT-341", what, hint=hint)
         found.append(os.path.realpath(path))
     return found
 
@@ -117,12 +120,12 @@ def _listed(path: str, environ: Mapping[str, str]) -> list[tuple[str, str]]:
         return []
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        raise UmiakError(Problem(code="UM-SUBMIT-341", what=f"can't be read: {path}", why=why)) from None
+        raise UmiakError.of("UM-SUBMIT-341", f"can't be read: {path}", why=why) from None
     if found := ownership.first_untrusted(path, uids=_uids(environ)):
         why = f"somebody else could have written it: {one_line(str(found))}"
         hint = f"give it to you alone: `ls -ld {one_line(found.path)}`"
         what = f"the list of safe directories is not used: {path}"
-        raise UmiakError(Problem(code="UM-SUBMIT-341", what=what, why=why, hint=hint), exit_status=Exit.REFUSED)
+        raise UmiakError.refused("UM-SUBMIT-341", what, why=why, hint=hint)
     stripped = [(line.strip(), f"{path}:{number}") for number, line in enumerate(lines, 1)]
     return [(text, where) for text, where in stripped if text and not text.startswith("#")]
 

@@ -54,20 +54,30 @@ class Pulse:
     """The working half's sign of life: a time, in memory that both halves see. Nothing that could block or fill up."""
 
     def __init__(self) -> None:
-        self._until = memoryview(mmap.mmap(-1, mmap.PAGESIZE)).cast("d")
+        self._times = memoryview(mmap.mmap(-1, mmap.PAGESIZE)).cast("d")
+        self.least_allowed_s = 0.0
+        """What every beat allows, at least: in a job of one node nobody else waits for this launcher."""
 
     def beat(self, allow_s: float = 0.0) -> None:
         """Show that this process runs. ``allow_s``: it may do one thing now that takes so long."""
-        self._until[0] = time.monotonic() + allow_s
+        now = time.monotonic()
+        self._times[1] = now
+        self._times[0] = now + max(allow_s, self.least_allowed_s)
 
     @property
     def until(self) -> float:
         """Since when silence counts."""
-        return self._until[0]
+        return self._times[0]
+
+    @property
+    def last(self) -> float:
+        """When the last sign of life was."""
+        return self._times[1]
 
 
 def guard(silence_s: float, *, start_s: float = 0.0) -> Pulse | int:
-    """Split the launcher in two. A pulse in the half that goes on to work; in the watchdog, at the end, the exit status.
+    """Split the launcher in two. A pulse in the half that goes on to work;
+    in the watchdog, at the end, the exit status.
 
     ``start_s``: what the working half may take before its first beat. Unresponsive if the watchdog had to end it,
     Killed if somebody else did.
@@ -114,7 +124,8 @@ class _Watchdog:
         poll = select.poll()
         poll.register(came, select.POLLIN)
         while True:
-            # Not sigtimedwait: in CPython, after a stop that outlasted the timeout, it tells of a signal that never came.
+            # Not sigtimedwait: in CPython, after a stop that outlasted the timeout,
+            # it tells of a signal that never came.
             numbers = os.read(came, 64) if poll.poll(1000 * self._tick_s) else b""
             self._notice_own_nap()
             ended, status = os.waitpid(self._worker, os.WNOHANG)
@@ -125,8 +136,8 @@ class _Watchdog:
                     self._suspend()
                 elif number != signal.SIGCHLD:
                     _send(self._worker, number)
-            silent_s = time.monotonic() - max(self._pulse.until, self._woke_at)
-            if silent_s >= self._silence_s:
+            if time.monotonic() - max(self._pulse.until, self._woke_at) >= self._silence_s:
+                silent_s = time.monotonic() - max(self._pulse.last, self._woke_at)
                 self._end_the_tree()
                 raise Unresponsive(silent_s)
 

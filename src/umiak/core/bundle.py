@@ -3,9 +3,9 @@
     bundle = Bundle(files=(BundleFile(path="job.sh", text="..."),), commands=(("sbatch", "job.sh"),))
     print(shown(bundle))
 
-A backend renders a job into one of these; ``--dry-run`` prints it, a test compares it with what it was yesterday, and only then
-an adapter writes the files and runs the commands. Secrets have no text here, only a name: what was never rendered can't leak.
-What a dry run can't know is a `placeholder`, which looks like nothing else.
+A backend renders a job into one of these; ``--dry-run`` prints it, a test compares it with what it was yesterday, and
+only then an adapter writes the files and runs the commands. Secrets have no text here, only a name: what was never
+rendered can't leak. What a dry run can't know is a `placeholder`, which looks like nothing else.
 """
 
 from __future__ import annotations

@@ -41,15 +41,32 @@ class Mode(str, Enum):
         return self in (Mode.PS, Mode.PS_HETER)
 
 
+class StrategyName(str, Enum):
+    """How trainers and parameter servers work together."""
+
+    SYNC = "sync"
+    ASYNC = "async"
+    HALF_ASYNC = "half_async"
+    GEO = "geo"
+    HYBRID = "hybrid"
+
+    @property
+    def waits_for_others(self) -> bool:
+        """Whether a step of one trainer waits for those of the others."""
+        return self in (StrategyName.SYNC, StrategyName.HYBRID)
+
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from umiak.core.json_types import JsonObject
 
 MOST_NODES = 65_536
 MOST_WORKERS_ON_NODE = 4096
 """Servers, trainers and heter workers together."""
 MOST_PORTS = 1 << 20
-"""Of all nodes of a formation together. Each bound is far beyond any cluster, and keeps a message from filling the memory."""
+"""Of all nodes of a formation together. Each bound is far beyond any cluster,
+and keeps a message from filling the memory.
+"""
 
 # The order in which a node's ports belong to its workers, and the order in which roles are started.
 ROLES = (Role.SERVER, Role.TRAINER, Role.HETER)
@@ -83,7 +100,9 @@ class Placement:
     trainer_endpoints: tuple[str, ...] = ()
     heter_endpoints: tuple[str, ...] = ()
     local_rank: int | None = None
-    """Set where the platform starts one launcher per *process* (mpirun -n 4, srun -n 4): this process's number on its host."""
+    """Set where the platform starts one launcher per *process* (mpirun -n 4, srun -n 4):
+    this process's number on its host.
+    """
     local_size: int | None = None
 
 
@@ -231,8 +250,8 @@ class Cluster:
             for local, port in enumerate(ports)
         ]
 
-    # On the wire the nodes are columns, a column of equal entries is one entry, and consecutive ports are a first one and
-    # their number: a thousand nodes then cost every launcher three milliseconds instead of twenty.
+    # On the wire the nodes are columns, a column of equal entries is one entry, and consecutive ports are a first one
+    # and their number: a thousand nodes then cost every launcher three milliseconds instead of twenty.
 
     def to_plain(self) -> dict[str, object]:
         columns: dict[str, list[object]] = {name: [*map(attrgetter(name), self.nodes)] for name in fields(Node)}
@@ -251,7 +270,7 @@ class Cluster:
     def from_plain(cls, data: dict[str, object], where: str) -> Cluster:
         columns, size = data.get("nodes"), data.get("size")
         texts, numbers = ("job_id", "coordinator", "lineage"), ("generation", "restarts")
-        head: dict[str, Any] = {name: data.get(name) for name in (*texts, *numbers)}
+        head: JsonObject = {name: data.get(name) for name in (*texts, *numbers)}
         for name, item in head.items():
             if type(item) is not (str if name in texts else int):
                 raise Malformed(f"{where}.{name}: {short(item)}")
@@ -295,7 +314,7 @@ def _is_uniform(column: list[object]) -> bool:
     return bool(column) and column.count(column[0]) == len(column)
 
 
-def _column(column: object, name: str, size: int, where: str) -> list[Any]:
+def _column(column: object, name: str, size: int, where: str) -> list[object]:
     """One field of all nodes, checked."""
     if name == "ports":
         if isinstance(column, list) and not any(isinstance(item, list) for item in column):
@@ -321,8 +340,28 @@ def join_host_port(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
+def node_range(text: str) -> tuple[int, int]:
+    """``2`` is 2 to 2, ``2:4`` is 2 to 4.
+    ValueError with a phrase that says what is wrong, to which the caller adds who says it.
+    """
+    least_text, colon, most_text = (part.strip() for part in text.partition(":"))
+    most_text = most_text if colon else least_text
+    if not is_digits(least_text) or not is_digits(most_text):
+        raise ValueError("fewer than one node" if text.startswith("-") else "not a number of nodes")
+    if max(len(least_text), len(most_text)) > 9 or int(most_text) > MOST_NODES:
+        raise ValueError(f"more than {MOST_NODES} nodes")
+    least, most = int(least_text), int(most_text)
+    if least < 1:
+        raise ValueError("fewer than one node")
+    if most < least:
+        raise ValueError("the largest number of nodes is smaller than the smallest")
+    return least, most
+
+
 def split_host_port(text: str) -> tuple[str, int | None]:
-    """The two parts of ``host:port``, ``[v6]:port``, a bare host or a bare IPv6 address. ValueError if the port is no port."""
+    """The two parts of ``host:port``, ``[v6]:port``, a bare host or a bare IPv6 address.
+    ValueError if the port is no port.
+    """
     if text.startswith("["):
         host, bracket, rest = text[1:].partition("]")
         if not bracket or (rest and not rest.startswith(":")):

@@ -1,6 +1,7 @@
 """Colours on terminals: what they mean, and whether somebody wants them. A decider.
 
-Colour only repeats what the words say. Consoles of every program take it from here: `cli.output`, `launch.reports.talk`, `launch.reports.logs`.
+Colour only repeats what the words say. Consoles of every program take it from here:
+`cli.output`, `launch.reports.output`, `launch.reports.logs`.
 """
 
 from __future__ import annotations

@@ -8,7 +8,8 @@ A member of a closed union carries its class name under ``is``:
     encode_tagged(Go(generation=2))            -> {"is": "Go", "generation": 2}
     decode_tagged((Go, Stop), {"is": "Go"...}) -> Go(...)
 
-A class may bring its own denser form with ``to_plain`` and ``from_plain``. Nothing is ever executed or unpickled: a class is chosen by the caller, or from the caller's list.
+A class may bring its own denser form with ``to_plain`` and ``from_plain``.
+Nothing is ever executed or unpickled: a class is chosen by the caller, or from the caller's list.
 """
 
 from __future__ import annotations
@@ -24,8 +25,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any, TypeVar
 
+    from umiak.core.json_types import JsonObject
+
     T = TypeVar("T")
-    Reader = Callable[[Any, str], Any]
+    Reader = Callable[[object, str], object]
 
 
 class Malformed(ValueError):
@@ -49,7 +52,7 @@ def encode(item: object) -> Any:
     raise TypeError(f"not a value: {item!r}")
 
 
-def encode_tagged(item: object) -> dict[str, Any]:
+def encode_tagged(item: object) -> JsonObject:
     """Like encode, with the class name under ``is``."""
     return {"is": type(item).__name__, **encode(item)}
 
@@ -58,11 +61,11 @@ def decode(cls: type[T], data: object, where: str = "") -> T:
     """A value of this class from plain data; unknown and missing fields and wrong types raise Malformed."""
     if not isinstance(data, dict):
         raise Malformed(f"{where or cls.__name__}: expected an object, got {short(data)}")
-    own_reader: Callable[[dict[str, Any], str], T] | None = getattr(cls, "from_plain", None)
+    own_reader: Callable[[JsonObject, str], T] | None = getattr(cls, "from_plain", None)
     if own_reader:
         return own_reader(data, where or cls.__name__)
     readers = _readers(cls)
-    given: dict[str, Any] = {}
+    given: JsonObject = {}
     for name, item in data.items():
         if name == "is" and item == cls.__name__:
             continue
@@ -143,7 +146,7 @@ def _enum_reader(kind: type[Enum]) -> Reader:
     return read
 
 
-def _union_reader(kinds: tuple[Any, ...]) -> Reader:
+def _union_reader(kinds: tuple[type, ...]) -> Reader:
     some = [kind for kind in kinds if kind is not type(None)]
     if len(some) == 1:
         reader = _reader(some[0])
@@ -155,7 +158,7 @@ def _container_reader(kind: types.GenericAlias) -> Reader:
     if kind.__origin__ is tuple and kind.__args__[-1] is ...:
         reader = _reader(kind.__args__[0])
 
-        def read_list(data: object, where: str) -> tuple[Any, ...]:
+        def read_list(data: object, where: str) -> tuple[object, ...]:
             if not isinstance(data, (list, tuple)):
                 raise Malformed(f"{where}: expected a list, got {short(data)}")
             return tuple([reader(item, where) for item in data])
@@ -164,7 +167,7 @@ def _container_reader(kind: types.GenericAlias) -> Reader:
     if kind.__origin__ is tuple:
         readers = [_reader(each) for each in kind.__args__]
 
-        def read_row(data: object, where: str) -> tuple[Any, ...]:
+        def read_row(data: object, where: str) -> tuple[object, ...]:
             if not isinstance(data, (list, tuple)) or len(data) != len(readers):
                 raise Malformed(f"{where}: expected {len(readers)} items, got {short(data)}")
             return tuple([each(item, where) for each, item in zip(readers, data, strict=True)])
@@ -173,7 +176,7 @@ def _container_reader(kind: types.GenericAlias) -> Reader:
     if kind.__origin__ is dict:
         reader = _reader(kind.__args__[1])
 
-        def read_dict(data: object, where: str) -> dict[str, Any]:
+        def read_dict(data: object, where: str) -> JsonObject:
             if not isinstance(data, dict):
                 raise Malformed(f"{where}: expected an object, got {short(data)}")
             return {key: reader(item, f"{where}.{key}") for key, item in data.items()}

@@ -5,16 +5,17 @@
     Replicas   how many nodes: a number, or the least and the most of an elastic job
     Resource   what one node needs
 
-A place (a cluster, a cloud, a list of hosts) decides the rest: queues, hosts, registries, prices. So one job runs on many.
+A place (a cluster, a cloud, a list of hosts) decides the rest: queues, hosts, registries, prices.
+So one job runs on many.
 """
 
 from __future__ import annotations
 
 from enum import Enum
 
-from umiak.core.cluster import MOST_NODES, Mode, Role
+from umiak.core.cluster import MOST_NODES, Mode, Role, node_range
 from umiak.core.decode import Malformed
-from umiak.core.names import is_digits, is_name
+from umiak.core.names import is_name
 from umiak.core.value import value
 
 TYPE_CHECKING = False
@@ -50,11 +51,11 @@ class Replicas:
 
 def replicas(text: str) -> Replicas:
     """``2`` or ``2:4``. `Malformed` if it is neither."""
-    least, colon, most = text.strip().partition(":")
-    numbers = [int(each) if is_digits(each) and len(each) < 10 else 0 for each in (least, most if colon else least)]
-    if not 1 <= numbers[0] <= numbers[1] <= MOST_NODES:
-        raise Malformed(f"expected a number of nodes, or least:most, from 1 to {MOST_NODES}: {text}")
-    return Replicas(least=numbers[0], most=numbers[1])
+    try:
+        least, most = node_range(text.strip())
+    except ValueError:
+        raise Malformed(f"expected a number of nodes, or least:most, from 1 to {MOST_NODES}: {text}") from None
+    return Replicas(least=least, most=most)
 
 
 @value
@@ -119,7 +120,9 @@ class Job:
     """Where nodes are containers."""
     env: tuple[tuple[str, str], ...] = ()
     secrets: tuple[str, ...] = ()
-    """Names of variables whose values are taken from the environment of the person who submits; they are written nowhere."""
+    """Names of variables whose values are taken from the environment of the person who submits;
+    they are written nowhere.
+    """
     files: FileSet | None = None
     """None: nothing is sent."""
     inputs: tuple[Transfer, ...] = ()
@@ -143,6 +146,17 @@ class Job:
 
     def role(self, role: Role) -> RoleSpec | None:
         return next((each for each in self.roles if each.role is role), None)
+
+    @property
+    def main_role(self) -> RoleSpec:
+        """The role that stands for the job where only one can: its trainers, if it has some."""
+        return self.role(Role.TRAINER) or self.roles[0]
+
+    @property
+    def scripts(self) -> tuple[str, ...]:
+        """The files that its commands name, from its working directory."""
+        commands = [self.command_of(role) for role in self.roles]
+        return tuple(dict.fromkeys(words[0] for words in commands if words and words[0].endswith(".py")))
 
     def command_of(self, spec: RoleSpec) -> tuple[str, ...]:
         return spec.command or self.command

@@ -3,9 +3,9 @@
     loads(b'{"do": "check"}\\n')     {"do": "check"}
     dumps({"is_started": False})     '{"is_started": false}'
 
-`json` compiles regular expressions and imports `enum` for them: 9 ms, which an agent spends on each of many hosts at once, before it has done
-anything. The C half of `json` is all that is needed for texts that programs write for one another; a Python that has none, or
-another one, gets `json` itself. What is read and written is the same in both cases.
+`json` compiles regular expressions and imports `enum` for them: 9 ms, which an agent spends on each of many hosts at
+once, before it has done anything. The C half of `json` is all that is needed for texts that programs write for one
+another; a Python that has none, or another one, gets `json` itself. What is read and written is the same in both cases.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def loads(data: bytes | str) -> Any:
     return found
 
 
-def dumps(data: Any) -> str:
+def dumps(data: object) -> str:
     """A text in one line, in ASCII. TypeError if there is no JSON for it."""
     return "".join(_encode(data, 0))
 
@@ -47,7 +47,7 @@ class _Settings:
     parse_constant = float  # NaN, Infinity and -Infinity are words that it knows
 
 
-def _refuse(item: object) -> Any:
+def _refuse(item: object) -> object:
     raise TypeError(f"no JSON for {type(item).__name__}")
 
 
@@ -64,5 +64,5 @@ except (ImportError, AttributeError, TypeError):
 
     _scan = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
 
-    def _encode(data: Any, _: int) -> Any:
+    def _encode(data: object, _: int) -> str:
         return json.dumps(data)

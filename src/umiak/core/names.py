@@ -1,12 +1,13 @@
-"""What may be a host, a port or a node's name, and which hosts are this machine for everybody. A decider.
+"""What may be a host, a port or a node's name, which hosts are this machine for everybody,
+and which ports are taken by default. A decider.
 
     is_host("10.0.0.1")  is_host("fe80::1%eth0")  is_host("worker-0.job.svc")      True
     is_host("a; touch x #")  is_host("")  is_host("-h")                           False
     is_loopback("127.0.1.1")  is_loopback("::1")  is_loopback("localhost")        True
     is_loopback("127.example.org")  is_loopback("10.0.0.1")                       False
 
-A host that another node names ends up in a worker's environment, in a command that a person copies and on consoles, so it
-may hold nothing that a shell or a terminal takes for more than a word.
+A host that another node names ends up in a worker's environment, in a command that a person copies and on consoles,
+so it may hold nothing that a shell or a terminal takes for more than a word.
 """
 
 from __future__ import annotations
@@ -18,6 +19,24 @@ if TYPE_CHECKING:
 LONGEST_HOST = 253
 LONGEST_NAME = 64
 LAST_PORT = 65535
+
+
+class DefaultPort:
+    """Ports that are used where neither a person nor a platform names one."""
+
+    START = 6070
+    """The first port of workers whose hosts are listed; the launchers meet one below it."""
+    GLOO = 6767
+    """Where the first server opens the store of Paddle's barrier."""
+    MASTER = 6768
+    """Where launchers meet on the first host; below the kernel's ephemeral range."""
+    STORE = 6769
+    """Where the first trainer opens its store if the endpoints of all workers are listed."""
+    OLD_FIRST = 6170
+    """The first port that Paddle's old launcher gives to workers that are listed without one."""
+    ETCD = 2379
+    KUBEFLOW = 36543
+    """Where the pods of kubeflow.org's PaddleJob meet, at its first one."""
 
 
 _WORD = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789")

@@ -33,7 +33,9 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
 
 
 def few(word: str, known: Iterable[str], most: int = 3) -> tuple[str, ...]:
-    """The known words that are like it, the likest first: a few slips away, or with a part in common, as ``save_path`` and ``save_step_path``."""
+    """The known words that are like it, the likest first:
+    a few slips away, or with a part in common, as ``save_path`` and ``save_step_path``.
+    """
     if len(word) > LONGEST:
         return ()
     word = word.lower()
@@ -65,7 +67,9 @@ def _plain(word: str) -> str:
 
 
 def _slips(one: str, other: str) -> int:
-    """How many letters must be added, dropped, changed or swapped with a neighbour to get from one word to the other."""
+    """How many letters must be added, dropped, changed
+    or swapped with a neighbour to get from one word to the other.
+    """
     before: list[int] = []
     row = list(range(len(other) + 1))
     for i, letter in enumerate(one, start=1):

@@ -2,12 +2,13 @@
 
     NodeReport(state=State.RESTARTING, host="10.0.0.2", restarts=1, reason="trainer 0 failed, restart 1 of 3", changed_s=...)
 
-It lies in the launcher's log directory as `FILE`, and is replaced whenever it changes. That the launcher is still there is not in it.
+It lies in the launcher's log directory as `FILE`, and is replaced whenever it changes.
+That the launcher is still there is not in it.
 
     last_words("UM-JOB-005", "node 1 was lost")     "[UM-JOB-005] node 1 was lost"
 
-In a pod it leaves such last words in `LAST_WORDS_FILE` if it fails: Kubernetes shows them in the status of the pod, and the operator decides by
-them whose failure it is.
+In a pod it leaves such last words in `LAST_WORDS_FILE` if it fails:
+Kubernetes shows them in the status of the pod, and the operator decides by them whose failure it is.
 """
 
 from __future__ import annotations

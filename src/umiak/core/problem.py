@@ -7,7 +7,15 @@ Problems are collected and raised together, so that a file with five mistakes is
 
 from __future__ import annotations
 
+import errno
+
 from umiak.core.value import value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from typing_extensions import Self
 
 
 class Exit:
@@ -50,9 +58,47 @@ class UmiakError(Exception):
         self.problems = problems
         self.exit_status = exit_status
 
+    @classmethod
+    def of(
+        cls,
+        code: str,
+        what: str,
+        *,
+        why: str | None = None,
+        hint: str | None = None,
+        where: str | None = None,
+        exit_status: int = Exit.BAD_REQUEST,
+    ) -> Self:
+        """One thing that is wrong: ``raise UmiakError.of("UM-LAUNCH-201", "no such script: train.py")``."""
+        return cls(Problem(code=code, what=what, why=why, hint=hint, where=where), exit_status=exit_status)
+
+    @classmethod
+    def refused(
+        cls, code: str, what: str, *, why: str | None = None, hint: str | None = None, where: str | None = None
+    ) -> Self:
+        """One thing outside of umiak that fails: the same request may succeed later."""
+        return cls.of(code, what, why=why, hint=hint, where=where, exit_status=Exit.REFUSED)
+
+    @classmethod
+    def raise_any(cls, problems: Iterable[Problem], exit_status: int = Exit.BAD_REQUEST) -> None:
+        """All of them in one error; nothing if there are none."""
+        if found := tuple(problems):
+            raise cls(*found, exit_status=exit_status)
+
 
 class BadRequest(UmiakError):
-    """A mistake in a call from Python that a person can correct: its text, which ends a traceback, has causes and hints as well."""
+    """A mistake in a call from Python that a person can correct:
+    its text, which ends a traceback, has causes and hints as well.
+    """
 
     def __str__(self) -> str:
         return "\n".join(line for problem in self.problems for line in problem.lines())
+
+
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
+"""The numbers of errors where a disk is full, or a quota."""
+
+
+def free_space(instead: str, look: str = "df -h") -> str:
+    """The hint where a disk is full: ``instead`` names another place, ``look`` is the command that shows the room."""
+    return f"free disk space, or {instead}; `{look}` shows how much is left"

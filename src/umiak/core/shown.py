@@ -34,8 +34,9 @@ def inert(text: str) -> str:
 
 
 def without_sequences(text: str) -> str:
-    """A line of a program's output as a person reads it: without colours, cursor movements, titles and other sequences for terminals,
-    and without control characters; of a progress bar, which overwrites itself after carriage returns, the last state.
+    """A line of a program's output as a person reads it: without colours, cursor movements, titles and other sequences
+    for terminals, and without control characters; of a progress bar, which overwrites itself after carriage returns,
+    the last state.
 
     Characters that are not seen but change how the rest is read are spelled out, as `inert` does. Tabs stay.
     """
@@ -51,9 +52,11 @@ def without_sequences(text: str) -> str:
 
 
 def colours_only(data: bytes) -> bytes:
-    """A worker's bytes for a terminal: of all sequences only colours stay, of control characters those that a progress bar needs.
+    """A worker's bytes for a terminal: of all sequences only colours stay,
+    of control characters those that a progress bar needs.
 
-    Fast where there is nothing to take away."""
+    Fast where there is nothing to take away.
+    """
     if len(data.translate(None, _STEERING)) == len(data) and b"\xc2" not in data:
         return data
     text = _without_sequences(data.decode(errors="surrogateescape"), keeps_colours=True)
@@ -63,7 +66,9 @@ def colours_only(data: bytes) -> bytes:
 
 _STEERING = bytes(code for code in (*range(0x20), 0x7F) if code not in b"\t\n\r\b")
 _STRINGS = "]PX^_\x9d\x90\x98\x9e\x9f"
-"""What begins a string for the terminal, behind an ESC or as one character: a title, a link, a picture, what goes to the clipboard."""
+"""What begins a string for the terminal, behind an ESC or as one character:
+a title, a link, a picture, what goes to the clipboard.
+"""
 _C1 = "\x9b\x9d\x90\x98\x9e\x9f"
 
 
@@ -72,8 +77,9 @@ def _is_control(letter: str) -> bool:
 
 
 def _without_sequences(text: str, *, keeps_colours: bool = False) -> str:
-    """Without sequences that begin with ESC, or with their C1 character. Of one that has no end, only the beginning goes: nothing that
-    is behind it may be hidden."""
+    """Without sequences that begin with ESC, or with their C1 character.
+    Of one that has no end, only the beginning goes: nothing that is behind it may be hidden.
+    """
     kept: list[str] = []
     at, length = 0, len(text)
     while at < length:
@@ -118,9 +124,19 @@ def _end_of_string(text: str, at: int) -> int:
 
 
 def one_line(text: str, most: int = 4096) -> str:
-    """As `inert`, in one line, cut where it is longer than ``most``: nobody else's text looks like a line of our own."""
+    """As `inert`, in one line, cut where it is longer than ``most``:
+    nobody else's text looks like a line of our own.
+    """
     text = text if len(text) <= most else f"{text[: most - 3]}..."
     return inert(text).replace("\n", "\\n").replace("\t", " ")
+
+
+def end_of_log(text: str, most: int = 4096) -> str:
+    """As `one_line`, cut at the front where it has several lines: what failed stands at the end of a log."""
+    text = text.strip()
+    if len(text) > most and "\n" in text:
+        text = f"...{text[3 - most :]}"
+    return one_line(text, most)
 
 
 def size_text(count: int) -> str:

@@ -14,12 +14,20 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-    from typing import Any, TypeVar
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from typing import Any, Protocol, TypeVar
 
     from typing_extensions import dataclass_transform
 
     T = TypeVar("T")
+
+    class Made(Protocol):
+        """What `value` has made of a class: what the functions below know of their ``self``."""
+
+        __fields__: tuple[str, ...]
+        __defaults_by_name__: dict[str, Any]
+        __changeable__: tuple[str, ...]
+        __setters__: tuple[tuple[str, Callable[[object, object], None]], ...]
 
     @dataclass_transform(kw_only_default=True, frozen_default=True)
     def value(cls: type[T]) -> type[T]:
@@ -80,20 +88,22 @@ def is_value(item: object) -> bool:
     return hasattr(item, "__fields__")
 
 
-def from_row(cls: type[T], row: Iterable[Any]) -> T:
+def from_row(cls: type[T], row: Iterable[object]) -> T:
     """A value from all of its fields in order, already known to be right: several times faster than by keyword."""
     item = object.__new__(cls)
-    for (_, set_field), each in zip(cls.__setters__, row):  # type: ignore[attr-defined]  # noqa: B905 - the caller's duty
+    for (_, set_field), each in zip(cls.__setters__, row, strict=False):  # type: ignore[attr-defined]
         set_field(item, each)
     return item
 
 
-def from_columns(cls: type[T], columns: Iterable[Sequence[Any]], count: int) -> tuple[T, ...]:
-    """Many values from their fields, one column each in order, already known to be right: no loop of Python's own over them."""
+def from_columns(cls: type[T], columns: Iterable[Sequence[object]], count: int) -> tuple[T, ...]:
+    """Many values from their fields, one column each in order, already known to be right:
+    no loop of Python's own over them.
+    """
     from collections import deque  # milliseconds that a program with few values does not need
 
     items = tuple([object.__new__(cls) for _ in range(count)])
-    for (_, set_field), column in zip(cls.__setters__, columns):  # type: ignore[attr-defined]  # noqa: B905 - as above
+    for (_, set_field), column in zip(cls.__setters__, columns, strict=False):  # type: ignore[attr-defined]
         deque(map(set_field, items, column), maxlen=0)
     return items
 
@@ -103,17 +113,19 @@ def replace(item: T, **changes: Any) -> T:
     return type(item)(**{**dict(_items(item)), **changes})
 
 
-def from_fields(cls: type[T], source: Any, **others: Any) -> T:
-    """A value with every field that another value has under the same name, and with others: a field that both have is in both."""
+def from_fields(cls: type[T], source: object, **others: object) -> T:
+    """A value with every field that another value has under the same name, and with others:
+    a field that both have is in both.
+    """
     shared = [name for name in fields(cls) if name not in others and name in fields(source)]
     return cls(**{name: getattr(source, name) for name in shared}, **others)
 
 
-def _items(item: Any) -> Iterator[tuple[str, Any]]:
-    return ((name, getattr(item, name)) for name in item.__fields__)
+def _items(item: object) -> Iterator[tuple[str, object]]:
+    return ((name, getattr(item, name)) for name in fields(item))
 
 
-def _init(self: Any, *unnamed: Any, **given: Any) -> None:
+def _init(self: Made, *unnamed: object, **given: object) -> None:
     if unnamed:
         raise TypeError(_named_instead(type(self), unnamed))
     filled = {**self.__defaults_by_name__, **given}
@@ -129,45 +141,45 @@ def _init(self: Any, *unnamed: Any, **given: Any) -> None:
         raise TypeError(_no_such_field(type(self), [name for name in filled if name not in self.__fields__]))
 
 
-def _positional_init(self: Any, *given: Any, **named: Any) -> None:
+def _positional_init(self: Made, *given: object, **named: object) -> None:
     names = self.__fields__[: len(given)]
     if len(given) > len(names):
         raise TypeError(f"{type(self).__name__} takes {len(names)} values, not {len(given)}: {', '.join(names)}")
     if twice := [name for name in names if name in named]:
         raise TypeError(f"{type(self).__name__} is given {', '.join(twice)} twice")
-    _init(self, **dict(zip(names, given)), **named)  # noqa: B905 - equally long
+    _init(self, **dict(zip(names, given, strict=True)), **named)
 
 
-def _repr(self: Any) -> str:
+def _repr(self: object) -> str:
     return f"{type(self).__name__}({', '.join(f'{name}={item!r}' for name, item in _items(self))})"
 
 
-def _eq(self: Any, other: Any) -> bool:
+def _eq(self: Made, other: object) -> bool:
     if type(self) is not type(other):
         return False
     return all(getattr(self, name) == getattr(other, name) for name in self.__fields__)
 
 
-def _hash(self: Any) -> int:
+def _hash(self: object) -> int:
     return hash((type(self).__name__, *(item for _, item in _items(self))))
 
 
-def _reduce(self: Any) -> tuple[Any, ...]:
+def _reduce(self: object) -> tuple[object, ...]:
     """How ``copy`` and ``pickle`` make another one: the frozen ``__setattr__`` would refuse their usual way."""
     return from_row, (type(self), tuple(item for _, item in _items(self)))
 
 
-def _named_instead(cls: Any, unnamed: tuple[Any, ...]) -> str:
+def _named_instead(cls: type[Made], unnamed: tuple[object, ...]) -> str:
     """What a call with arguments that have no name should have been."""
     call = ", ".join(f"{name}={item!r}" for name, item in zip(cls.__fields__, unnamed, strict=False))
     return f"{cls.__name__} takes its fields by name: {cls.__name__}({call})"
 
 
-def _no_such_field(cls: Any, names: list[str]) -> str:
+def _no_such_field(cls: type[Made], names: list[str]) -> str:
     hints = getattr(cls, "__hints__", {})
     told = "".join(f"; {name}: {hints[name]}" for name in names if name in hints)
     return f"{cls.__name__} has no field {', '.join(names)}: it has {', '.join(cls.__fields__) or 'none'}{told}"
 
 
-def _refuse_change(self: Any, name: str, *_: object) -> None:
+def _refuse_change(self: object, name: str, *_: object) -> None:
     raise AttributeError(f"{type(self).__name__} is a value, {name} can't be changed; use replace()")

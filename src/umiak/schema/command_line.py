@@ -1,11 +1,12 @@
 """Reads a command line with a table of flags: words and environment in, settings and problems out. A decider.
 
     parse(FLAGS, ["--nnodes", "2", "train.py", "--lr", "0.1"], {"PADDLE_RANK": "1"})
+    of_values(FLAGS, {"nnodes": 2}, {"PADDLE_RANK": "1"}, program=["train.py", "--lr", "0.1"])
 
 The rules are few. ``--flag value`` and ``--flag=value``; hyphens and underscores are the same; a flag that is true or
-false may stand alone (``--sort_ip``) or have its word (``--sort_ip True``). The first word that is no flag is the program,
-and everything after it belongs to the program; ``-m`` says that it is a module, and ``--`` ends the flags. The command line beats the
-environment. Nothing may be abbreviated: a new flag would then change what an old script means.
+false may stand alone (``--sort_ip``) or have its word (``--sort_ip True``). The first word that is no flag is the
+program, and everything after it belongs to the program; ``-m`` says that it is a module, and ``--`` ends the flags. The
+command line beats the environment. Nothing may be abbreviated: a new flag would then change what an old script means.
 
 Why not ``argparse``: importing it costs more than the whole start of `umiak launch`, it stops at the first
 mistake, and it can't say where a value came from.
@@ -45,18 +46,15 @@ def parse(
 ) -> Parsed:
     """Read the words of a command line and the variables that stand for flags. ``command`` is named in hints.
 
-    A command that ``starts_program`` ends its flags at the program; one that does not has flags only, also of one letter,
-    and up to so many ``arguments`` anywhere between them. Where arguments are taken, what follows ``--`` is the program.
+    A command that ``starts_program`` ends its flags at the program; one that does not has flags only, also of one
+    letter, and up to so many ``arguments`` anywhere between them. Where arguments are taken, what follows ``--`` is the
+    program.
     """
     words = _Words(flags, argv, command, starts_program=starts_program, arguments=arguments)
     words.read()
     problems = words.problems
     notes: list[str] = []
-    settings: dict[str, Setting] = {}
-    for flag in flags:
-        heard = [words.said[flag.name]] if flag.name in words.said else []
-        heard += _from_environment(flag, environ)
-        settings[flag.name] = _chosen(flag, heard, problems, notes)
+    settings = _settings(flags, words.said, environ, problems, notes)
     return Parsed(
         settings=settings,
         program=words.program,
@@ -66,6 +64,37 @@ def parse(
         texts={name: tuple(texts) for name, texts in words.texts.items()},
         wants_help=words.wants_help,
         wants_version=words.wants_version,
+        problems=tuple(problems),
+        notes=tuple(notes),
+    )
+
+
+def of_values(
+    flags: Sequence[Flag],
+    values: Mapping[str, object],
+    environ: Mapping[str, str],
+    *,
+    program: Sequence[str] = (),
+    is_module: bool = False,
+) -> Parsed:
+    """What a command line with these flags would say, by the names of the flags.
+    Values are checked as their texts are.
+    """
+    by_name = {flag.name: flag for flag in flags}
+    texts = {name: _as_text(by_name[name], given) for name, given in values.items()}
+    command = {
+        name: Setting(flag=by_name[name], value=None, source=FlagSource.COMMAND, said_as=f"--{name}", text=text)
+        for name, text in texts.items()
+    }
+    problems: list[Problem] = []
+    notes: list[str] = []
+    settings = _settings(flags, command, environ, problems, notes)
+    argv = (*(f"--{name}={text}" for name, text in texts.items()), "-m" if is_module else "--", *program)
+    return Parsed(
+        settings=settings,
+        program=tuple(program),
+        is_module=is_module,
+        argv=argv,
         problems=tuple(problems),
         notes=tuple(notes),
     )
@@ -219,6 +248,29 @@ def _belongs(following: str | None, flag: Flag) -> bool:
 
 def _looks_like_flag(word: str) -> bool:
     return len(word) > 1 and word[0] == "-" and not (is_digits(word[1]) or word[1] == ".")
+
+
+def _settings(
+    flags: Sequence[Flag],
+    command: Mapping[str, Setting],
+    environ: Mapping[str, str],
+    problems: list[Problem],
+    notes: list[str],
+) -> dict[str, Setting]:
+    """Every flag as the command says it, or else the environment."""
+    settings = {}
+    for flag in flags:
+        heard = [command[flag.name]] if flag.name in command else []
+        settings[flag.name] = _chosen(flag, [*heard, *_from_environment(flag, environ)], problems, notes)
+    return settings
+
+
+def _as_text(flag: Flag, given: object) -> str:
+    if isinstance(given, (list, tuple, range)):
+        return ",".join(map(str, given))
+    if flag.kind is FlagKind.CHOICE and isinstance(given, bool):
+        return str(int(given))
+    return str(given)
 
 
 def _from_environment(flag: Flag, environ: Mapping[str, str]) -> list[Setting]:

@@ -91,7 +91,9 @@ def _line(text: str) -> str:
 
 
 def _in_order(found: list[tuple[Place, Problem]]) -> tuple[Problem, ...]:
-    """Overrides first, then the file from its top; each complaint once, though an override may be put in many places."""
+    """Overrides first, then the file from its top;
+    each complaint once, though an override may be put in many places.
+    """
     ordered = sorted(found, key=lambda pair: (pair[0].line, pair[0].column))
     first: dict[Problem, Problem] = {}
     for place, problem in ordered:

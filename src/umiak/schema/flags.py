@@ -2,11 +2,11 @@
 
     Flag       one row of a table: its names, its environment variables, what kind of value it takes
     Setting    one flag's value, with who said it: the command line, the environment, or nobody
-    Parsed     a whole command line, read; the meaning is found elsewhere (paddle_launch)
+    Parsed     a whole command line, read; the meaning is found elsewhere (`umiak.launch.command_line`)
     FlagFindings   problems and notes, collected while a meaning is looked for
 
-The reading itself is in umiak.schema.command_line. Tables of flags are plain tuples, so that help, reference documentation
-and tests are made from the same rows.
+The reading itself is in umiak.schema.command_line.
+Tables of flags are plain tuples, so that help, reference documentation and tests are made from the same rows.
 """
 
 from __future__ import annotations
@@ -21,9 +21,32 @@ from umiak.core.value import value
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from typing import TypeAlias
+    from typing import TypeAlias, TypedDict
+
+    from typing_extensions import Unpack
 
     Value: TypeAlias = "str | int | float | bool | None"
+
+    class FlagRow(TypedDict, total=False):
+        """What a row of a table may say beside name, help and group: fields of `Flag`."""
+
+        origin: FlagOrigin
+        kind: FlagKind
+        default: Value
+        metavar: str
+        letter: str
+        many: bool
+        aliases: tuple[str, ...]
+        old: tuple[str, ...]
+        elsewhere: tuple[str, ...]
+        env: tuple[str, ...]
+        choices: tuple[str, ...]
+        synonyms: tuple[tuple[str, str], ...]
+        least: float
+        most: float
+        words: tuple[str, ...]
+        ignored: str
+        refused: str
 
 
 class FlagKind(Enum):
@@ -101,6 +124,26 @@ class Flag:
     def takes_value(self) -> bool:
         """Whether the next word always belongs to the flag."""
         return self.kind not in (FlagKind.TRUTH, FlagKind.SWITCH)
+
+
+def flag(name: str, help_: str, group: str, **more: Unpack[FlagRow]) -> Flag:
+    """A row, with what follows from its kind where it says nothing:
+    the metavar, and False where there are two values.
+    """
+    implied = _IMPLIED.get(more.get("kind", FlagKind.TEXT), {})
+    if "choices" in more:
+        implied = {"kind": FlagKind.CHOICE, "metavar": "|".join(more["choices"])}
+    row: FlagRow = {**implied, **more}
+    return Flag(name=name, help=help_, group=group, **row)
+
+
+_IMPLIED: dict[FlagKind, FlagRow] = {
+    FlagKind.NUMBER: {"metavar": "N"},
+    FlagKind.SECONDS: {"metavar": "SECONDS"},
+    FlagKind.SIZE: {"metavar": "SIZE"},
+    FlagKind.TRUTH: {"metavar": "BOOL", "default": False},
+    FlagKind.SWITCH: {"default": False},
+}
 
 
 @value

@@ -3,8 +3,8 @@
     Key    one row: its name, its kind, its default, what it means
     Kind   what stands after a key, in words for messages, and the function that reads it
 
-A table is a plain tuple of keys. It brings its kinds with it: those that every file has are in `umiak.schema.kinds`, and a
-package adds its own. Readers, errors, reference pages and schemas are made from the same rows.
+A table is a plain tuple of keys. It brings its kinds with it: those that every file has are in `umiak.schema.kinds`,
+and a package adds its own. Readers, errors, reference pages and schemas are made from the same rows.
 """
 
 from __future__ import annotations
@@ -16,9 +16,24 @@ from umiak.core.value import value
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
+    from typing import Any, Generic, TypeVar
 
     from umiak.schema.yaml_tree import Node
+
+    T_co = TypeVar("T_co", covariant=True)
+
+    class _Of(Generic[T_co]): ...
+
+else:
+    T_co = None
+
+    class _Of:
+        """`typing.Generic` for type checkers only: importing `typing` costs milliseconds."""
+
+        __slots__ = ()
+
+        def __class_getitem__(cls, _: object) -> type:
+            return cls
 
 
 class WrongType(Exception):
@@ -34,15 +49,23 @@ class BadValue(Exception):
 
 
 @value
-class Kind:
-    """What stands after a key."""
+class Kind(_Of[T_co]):
+    """What stands after a key. ``Kind[int]``: it is read as an int."""
 
     phrase: str
     """For messages: ``must be ...``."""
-    read: Callable[[Key, Node], Any]
+    read: Callable[[Key, Node], T_co]
     """The value of a node; raises `WrongType` or `BadValue`."""
     code: str = "UM-CONFIG-014"
     """Of the problem that a bad value is."""
+
+
+class Empty(Enum):
+    """What an empty text or list is for a key that need not be there."""
+
+    UNSAID = "as if the key were not there"
+    TAKEN = "a value"
+    REFUSED = "a problem, since the default is not empty"
 
 
 @value
@@ -51,11 +74,12 @@ class Key:
 
     name: str
     meaning: str
-    kind: Kind
-    default: str | int | bool | None = None
+    kind: Kind[Any]
+    default: str | float | bool | None = None
     default_said: str = ""
     """The default in words, where it depends on something."""
     required: bool = False
+    empty: Empty = Empty.UNSAID
     choices: tuple[str, ...] = ()
     synonyms: tuple[tuple[str, str], ...] = ()
     """Other words for a choice."""

@@ -25,6 +25,20 @@ def word_of(node: Node) -> str:
     return node.data if isinstance(node.data, str) else node.text
 
 
+def shell_words(node: Node, phrase: str) -> tuple[str, ...]:
+    """A list of words, or a line that is cut into words as a shell does it."""
+    if isinstance(node, Listing):
+        return tuple([word_of(each) for each in node.items])
+    import shlex
+
+    text = word_of(node)
+    try:
+        return tuple(shlex.split(text))
+    except ValueError as error:
+        hint = "quote it as for a shell, or write a list"
+        raise BadValue(f"expected {phrase}, got {shortened(text)}", why=str(error), hint=hint) from None
+
+
 def _text(_: Key, node: Node) -> str:
     return word_of(node).strip()
 
@@ -48,7 +62,7 @@ def _number(key: Key, node: Node) -> float:
         raise WrongType
     number = float(node.data)  # type: ignore[arg-type]
     if not math.isfinite(number):
-        raise BadValue(f"not a finite number: {shortened(node.text)}")
+        raise BadValue(f"expected a finite number, got {shortened(node.text)}")
     if key.least is not None and number < key.least:
         raise BadValue(f"less than {key.least}: {shortened(node.text)}")
     return number
@@ -60,7 +74,7 @@ def _truth(_: Key, node: Node) -> bool:
     return node.data
 
 
-def _choice(key: Key, node: Node) -> str | int:
+def _choice(key: Key, node: Node) -> Any:
     word = word_of(node).strip()
     lower = word.lower()
     found = {each.lower(): each for each in key.choices}.get(lower) or {
@@ -106,7 +120,7 @@ PATH = Kind(phrase="a path", read=_text)
 WHOLE = Kind(phrase="an integer", read=_whole)
 NUMBER = Kind(phrase="a number", read=_number)
 TRUTH = Kind(phrase="a boolean", read=_truth)
-CHOICE = Kind(phrase="one of a few words", read=_choice)
+CHOICE: Kind[str] = Kind(phrase="one of a few words", read=_choice)
 NAMES = Kind(phrase="a name or a list of names", read=_names)
 BOUNDS = Kind(phrase="two numbers, as in [-10, 10]", read=_bounds)
 MAPPING = Kind(phrase="a mapping", read=_mapping)

@@ -3,7 +3,8 @@
     said = read(keys.RUNNER, section, "runner ps_cluster", findings, keys.UNKNOWN)
     said.number("epochs"), said.place("epochs")
 
-A value that is wrong is told and then counts as not said, so that everything else is still found. ``null`` counts as not said.
+A value that is wrong is told and then counts as not said, so that everything else is still found.
+``null`` counts as not said.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from umiak.core.nearest import few, nearest, surely
 from umiak.core.value import value
 from umiak.schema import kinds
 from umiak.schema.findings import Findings, Place
-from umiak.schema.keys import BadValue, Key, WrongType, known
+from umiak.schema.keys import BadValue, Empty, Key, WrongType, known
 from umiak.schema.yaml_tree import Entry, Scalar, Section, free, kind_of, shortened
 
 TYPE_CHECKING = False
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
+    from umiak.core.json_types import JsonObject
     from umiak.schema.yaml_tree import Node
 
 NAMED_KEYS = 3
@@ -37,7 +39,9 @@ class UnknownKeys:
     short: Mapping[str, str]
     """What people write for short."""
     is_open: bool = False
-    """Whether a section is for other readers as well: then only a key that is like a known one is told, as a warning."""
+    """Whether a section is for other readers as well:
+    then only a key that is like a known one is told, as a warning.
+    """
 
 
 class Said:
@@ -47,7 +51,7 @@ class Said:
         self.label = label
         self._keys = {key.name: key for key in table}
         self._start = place
-        self._values: dict[str, Any] = {}
+        self._values: JsonObject = {}
         self._entries: dict[str, Entry] = {}
         self._spoken: dict[str, str] = {}
         self.wrong: set[str] = set()
@@ -172,8 +176,8 @@ def _take(said: Said, key: Key, entry: Entry, findings: Findings) -> None:
         )
         said.wrong.add(key.name)
     else:
-        if found in (None, "", ()):
-            if key.required:
+        if found in (None, "", ()) and key.empty is not Empty.TAKEN:
+            if key.required or key.empty is Empty.REFUSED:
                 findings.problem("UM-CONFIG-011", entry.node.place, f"{said.label}: {entry.spoken} is empty")
                 said.wrong.add(key.name)
             return

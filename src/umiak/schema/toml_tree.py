@@ -2,8 +2,8 @@
 
     parse('[place.lab]\nbackend = "ssh"\n', "umiak.toml", findings)   -> Section with one entry
 
-The standard library reads the text (Python 3.11; before that the package tomli) and keeps no lines, so they are looked for: the
-header of a table, then the key below it. An inline table or a list has the line of its key.
+The standard library reads the text (Python 3.11; before that the package tomli) and keeps no lines,
+so they are looked for: the header of a table, then the key below it. An inline table or a list has the line of its key.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
+    from umiak.core.json_types import JsonMapping
     from umiak.schema.yaml_tree import Node
 
 _HEADER = re.compile(r"^\s*\[\[?\s*([^\]]+?)\s*\]\]?\s*(?:#.*)?$")
@@ -92,7 +93,7 @@ class _Placing:
     def __init__(self, source: str, lines: Mapping[tuple[str, ...], tuple[int, int]]) -> None:
         self._source, self._lines = source, lines
 
-    def section(self, data: Mapping[str, Any], path: tuple[str, ...]) -> Section:
+    def section(self, data: JsonMapping, path: tuple[str, ...]) -> Section:
         entries = [
             Entry(key=key, place=self._place((*path, key)), node=self._node(item, (*path, key)))
             for key, item in data.items()

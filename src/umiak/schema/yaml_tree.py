@@ -2,17 +2,17 @@
 
     parse("epochs: 4", "config.yaml", findings)   -> Section with one entry, at config.yaml:1:1
 
-PyYAML reads the text, without ever making an object of a class that the text names. What it says about a scalar counts, as it
-did for PaddleRec, but for two things: ``1e-3`` is a number, and a date stays text. Every scalar keeps its text as it was written,
-so that a slot named ``1`` or a day ``20200101`` is still a name.
+PyYAML reads the text, without ever making an object of a class that the text names. What it says about a scalar counts,
+as it did for PaddleRec, but for two things: ``1e-3`` is a number, and a date stays text. Every scalar keeps its text as
+it was written, so that a slot named ``1`` or a day ``20200101`` is still a name.
 
-A key that is there twice is a warning, and the last one counts. Self-references, tags, several documents and trees without
-measure are problems, never crashes.
+A key that is there twice is a warning, and the last one counts.
+Self-references, tags, several documents and trees without measure are problems, never crashes.
 """
 
 from __future__ import annotations
 
-from umiak.core.problem import Problem, UmiakError
+from umiak.core.problem import UmiakError
 from umiak.core.shown import without_password
 from umiak.core.value import replace, value
 from umiak.schema.findings import Findings, Place
@@ -20,9 +20,25 @@ from umiak.schema.findings import Findings, Place
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any, TypeAlias
+    from typing import Any, Protocol, TypeAlias
 
     Node: TypeAlias = "Scalar | Listing | Section"
+
+    class YamlMark(Protocol):
+        """Where PyYAML has found something; both count from 0."""
+
+        line: int
+        column: int
+
+    class YamlNode(Protocol):
+        """A node of PyYAML's. ``value``: the text of a scalar, the nodes of a list, the pairs of nodes of a mapping."""
+
+        tag: str
+        value: Any
+        start_mark: YamlMark
+        style: str | None
+
+    Pair: TypeAlias = tuple[YamlNode, YamlNode]
 
 MOST_NODES = 100_000
 """Aliases can make a tree out of all proportion to its text."""
@@ -88,7 +104,9 @@ class Section:
 
 
 def parse(text: str, source: str, findings: Findings, *, at: Place | None = None) -> Node | None:
-    """The tree of a text, or None where there is none to speak of. ``at`` is the place of everything, if the text is no file."""
+    """The tree of a text, or None where there is none to speak of.
+    ``at`` is the place of everything, if the text is no file.
+    """
     try:
         import yaml
     except ImportError as missing:
@@ -97,14 +115,16 @@ def parse(text: str, source: str, findings: Findings, *, at: Place | None = None
 
 
 def not_installed(package: str, what: str, missing: ImportError) -> UmiakError:
-    """That a package is missing, with one command for all that read what people write: YAML, and TOML before Python 3.11."""
+    """That a package is missing, with one command for all that read what people write:
+    YAML, and TOML before Python 3.11.
+    """
     import importlib.util
     import sys
 
     readers = {"pyyaml": "yaml"} if sys.version_info >= (3, 11) else {"pyyaml": "yaml", "tomli": "tomli"}
     missing_too = {name for name, module in readers.items() if importlib.util.find_spec(module) is None}
     hint = f"python -m pip install {' '.join(sorted({package, *missing_too}))}"
-    return UmiakError(Problem(code="UM-CONFIG-006", what=what, why=str(missing), hint=hint))
+    return UmiakError.of("UM-CONFIG-006", what, why=str(missing), hint=hint)
 
 
 def kind_of(node: Node) -> str:
@@ -153,7 +173,7 @@ class _Reading:
         self.loader: Any = None
         self.count = 0
         self.inside: list[int] = []
-        self.merged: dict[int, dict[str, tuple[Any, Any]]] = {}
+        self.merged: dict[int, dict[str, Pair]] = {}
         self._lines: list[int] | None = None
 
     def tree(self) -> Node | None:
@@ -170,7 +190,7 @@ class _Reading:
             self.findings.problem("UM-CONFIG-004", start, f"more than {MOST_NODES} values, counting aliases")
         return None
 
-    def _place(self, mark: Any) -> Place:
+    def _place(self, mark: YamlMark) -> Place:
         return self.at or self._inside(mark.line, mark.column)
 
     def _inside(self, line: int, column: int) -> Place:
@@ -214,7 +234,7 @@ class _Reading:
         code = "UM-CONFIG-004" if several else "UM-CONFIG-003"
         self.findings.problem(code, place, what if several else f"not YAML: {shortened(what)}", why=why, hint=hint)
 
-    def _node(self, node: Any) -> Node:
+    def _node(self, node: YamlNode) -> Node:
         place = self._place(node.start_mark)
         self.count += 1
         if self.count > MOST_NODES:
@@ -245,13 +265,13 @@ class _Reading:
         finally:
             self.inside.pop()
 
-    def _pairs(self, node: Any) -> dict[str, tuple[Any, Any]]:
+    def _pairs(self, node: YamlNode) -> dict[str, Pair]:
         """The keys of a mapping with those that ``<<`` brings in, which count less."""
         if id(node) in self.merged:
             return self.merged[id(node)]
         self.merged[id(node)] = {}  # A mapping that merges itself brings nothing.
-        own: dict[str, tuple[Any, Any]] = {}
-        brought: dict[str, tuple[Any, Any]] = {}
+        own: dict[str, Pair] = {}
+        brought: dict[str, Pair] = {}
         for named, each in node.value:
             place = self._place(named.start_mark)
             if not isinstance(named, self.yaml.ScalarNode):
@@ -266,7 +286,7 @@ class _Reading:
         self.merged[id(node)] = {**{key: pair for key, pair in brought.items() if key not in own}, **own}
         return self.merged[id(node)]
 
-    def _merge(self, node: Any, brought: dict[str, tuple[Any, Any]]) -> None:
+    def _merge(self, node: YamlNode, brought: dict[str, Pair]) -> None:
         sources = node.value if isinstance(node, self.yaml.SequenceNode) else [node]
         for each in sources:
             if isinstance(each, self.yaml.MappingNode):
@@ -277,7 +297,7 @@ class _Reading:
                     "UM-CONFIG-004", self._place(each.start_mark), "`<<` with something else than a mapping"
                 )
 
-    def _repeated(self, again: Any, first: Any) -> None:
+    def _repeated(self, again: YamlNode, first: YamlNode) -> None:
         one, other = self._place(first.start_mark), self._place(again.start_mark)
         self.findings.warning(
             "UM-CONFIG-005",
@@ -286,18 +306,18 @@ class _Reading:
             hint=f"the last one counts; take the one in line {one.line} away",
         )
 
-    def _tag(self, node: Any, place: Place, wanted: str) -> None:
+    def _tag(self, node: YamlNode, place: Place, wanted: str) -> None:
         if node.tag != f"{_TAG}{wanted}":
             self._unknown_tag(node, place)
 
-    def _unknown_tag(self, node: Any, place: Place) -> None:
+    def _unknown_tag(self, node: YamlNode, place: Place) -> None:
         tag = node.tag.replace(_TAG, "!!")
         self.findings.problem("UM-CONFIG-004", place, f"a tag that means nothing here: {shortened(tag)}")
 
-    def _scalar(self, node: Any, place: Place) -> Scalar:
+    def _scalar(self, node: YamlNode, place: Place) -> Scalar:
         text = node.value
         kind = node.tag.removeprefix(_TAG)
-        makers: dict[str, Callable[[Any], Any]] = {
+        makers: dict[str, Callable[[YamlNode], object]] = {
             "null": lambda _: None,
             "bool": self.loader.construct_yaml_bool,
             "int": self.loader.construct_yaml_int,

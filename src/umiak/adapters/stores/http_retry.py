@@ -11,6 +11,9 @@ import http.client
 import time
 from urllib.parse import urlsplit
 
+from umiak.core.backoff import RETRIED_STATUSES, RequestFailure, RetryPolicy, retry_after_s
+from umiak.core.value import replace
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -18,19 +21,17 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
-ATTEMPTS = 6
 FIRST_DELAY_S = 0.25
+POLICY = RetryPolicy(first_s=FIRST_DELAY_S)
 TIMEOUT_S = 60.0
 BLOCK_BYTES = 1 << 20
-AGAIN = (408, 429, 500, 502, 503, 504)
 
 
-class Unanswered(Exception):
-    """A request that failed."""
+class Unanswered(RequestFailure):
+    """A request over HTTP that failed; status 0: no answer came."""
 
-    def __init__(self, what: str, *, again: bool, status: int = 0) -> None:
-        super().__init__(what)
-        self.again = again
+    def __init__(self, text: str, *, again: bool, status: int = 0, retry_after_s: float = 0.0) -> None:
+        super().__init__(text, is_retryable=again, retry_after_s=retry_after_s)
         self.status = status
 
 
@@ -47,7 +48,7 @@ class Answer:
         try:
             return self._response.read()
         except (http.client.HTTPException, OSError) as error:
-            raise Unanswered(_named(error), again=True) from error
+            raise Unanswered(named(error), again=True) from error
         finally:
             self.close()
 
@@ -71,7 +72,7 @@ class Answer:
         try:
             return self._response.read(BLOCK_BYTES)
         except (http.client.HTTPException, OSError) as error:
-            raise Unanswered(_named(error), again=True) from error
+            raise Unanswered(named(error), again=True) from error
 
 
 def send(
@@ -96,7 +97,7 @@ def send(
             raise refused
     except (http.client.HTTPException, OSError) as error:
         connection.close()
-        raise Unanswered(_named(error), again=True) from error
+        raise Unanswered(named(error), again=True) from error
     except Unanswered:
         connection.close()
         raise
@@ -104,24 +105,51 @@ def send(
 
 
 def repeat(act: Callable[[], T], *, first_delay_s: float = FIRST_DELAY_S) -> T:
-    """Do it until it succeeds, fails for good, or has failed too often; each time waiting twice as long."""
-    for attempt in range(ATTEMPTS - 1):
+    """Do it until it succeeds, fails for good, or has failed too often."""
+    failures = 0
+    while True:
         try:
             return act()
-        except Unanswered as error:
-            if not error.again:
-                raise
-        time.sleep(first_delay_s * 2**attempt)
-    return act()
+        except RequestFailure as error:
+            failures += 1
+            wait(failures, error, first_delay_s=first_delay_s)
+
+
+def wait(failures: int, error: RequestFailure, *, first_delay_s: float = FIRST_DELAY_S) -> None:
+    """Sleep until the next attempt; raises the error if there is none."""
+    policy = replace(POLICY, first_s=first_delay_s)
+    wait_s = None
+    if error.is_retryable:
+        wait_s = policy.wait_s(failures, chance(), retry_after_s=error.retry_after_s)
+    if wait_s is None:
+        raise error
+    time.sleep(wait_s)
 
 
 def _refused(response: http.client.HTTPResponse) -> Unanswered:
     text = response.read(4096).decode(errors="replace")
     code = text.partition("<Code>")[2].partition("</Code>")[0] or text.partition('"exception":"')[2].partition('"')[0]
+    return refused(response, code[:60])
+
+
+def chance() -> float:
+    """A random number from 0 to 1, for waits with jitter."""
+    from random import random
+
+    return random()  # noqa: S311 - nothing is kept secret with it
+
+
+def refused(response: http.client.HTTPResponse, why: str) -> Unanswered:
+    """An answer that says no, with what the server says about it."""
     status = f"{response.status} {response.reason}"
-    again = response.status in AGAIN
-    return Unanswered(f"{status}: {code[:60]}" if code else status, again=again, status=response.status)
+    return Unanswered(
+        f"{status}: {why}" if why else status,
+        again=response.status in RETRIED_STATUSES,
+        status=response.status,
+        retry_after_s=retry_after_s(response.headers.get("Retry-After", ""), time.time()),
+    )
 
 
-def _named(error: Exception) -> str:
+def named(error: Exception) -> str:
+    """An error of a connection, in words."""
     return f"{type(error).__name__}: {getattr(error, 'strerror', None) or error}"

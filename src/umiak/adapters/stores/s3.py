@@ -1,11 +1,13 @@
-"""Objects in S3 and in what speaks its language: BOS, OBS and OSS. An adapter; standard library only, so that any node has it.
+"""Objects in S3 and in what speaks its language: BOS, OBS and OSS.
+An adapter; standard library only, so that any node has it.
 
     store = S3Store.of("s3://bucket/day1", os.environ)
     store.list("day1/"); store.get("day1/part-0", "/tmp/part-0"); store.put("/tmp/model", "models/1")
 
-Keys, endpoint and region come from the environment alone (`VENDORS`), and stand in no message. Requests are signed with AWS
-signature 4 over an unsigned payload, with a Content-MD5: what all of them take, while checksum trailers of newer SDKs are refused by
-OBS and OSS. Timeouts, lost connections, 429 and 5xx are tried again. An object appears as a whole or not at all.
+Keys, endpoint and region come from the environment alone (`VENDORS`), and stand in no message. Requests are signed with
+AWS signature 4 over an unsigned payload, with a Content-MD5: what all of them take, while checksum trailers of newer
+SDKs are refused by OBS and OSS. Timeouts, lost connections, 429 and 5xx are tried again. An object appears as a whole
+or not at all.
 """
 
 from __future__ import annotations
@@ -20,8 +22,8 @@ from urllib.parse import quote, urlsplit
 
 from umiak.adapters.stores import http_retry
 from umiak.adapters.stores.http_retry import FIRST_DELAY_S, TIMEOUT_S, Unanswered
-from umiak.core.problem import Exit, Problem, UmiakError
-from umiak.core.value import value
+from umiak.core.problem import UmiakError
+from umiak.core.value import positional_value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,7 +39,7 @@ PART_BYTES = 64 * 1024 * 1024
 UNSIGNED = "UNSIGNED-PAYLOAD"
 
 
-@value
+@positional_value
 class Vendor:
     """What a scheme means: where its endpoint is, and in which variables its settings are."""
 
@@ -48,41 +50,23 @@ class Vendor:
     prefix: str
     """Of its variables: BOS_ENDPOINT, BOS_REGION, ..."""
     key_names: tuple[str, str]
-    virtual_hosts: bool
-    """Whether the bucket's name goes in front of the host's; OSS takes nothing else."""
 
 
 VENDORS = {
     "s3": Vendor(
-        endpoint="https://s3.{region}.amazonaws.com",
-        region="us-east-1",
-        prefix="AWS",
-        key_names=("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"),
-        virtual_hosts=True,
+        "https://s3.{region}.amazonaws.com", "us-east-1", "AWS", ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
     ),
-    "bos": Vendor(
-        endpoint="https://s3.{region}.bcebos.com",
-        region="bj",
-        prefix="BOS",
-        key_names=("BOS_ACCESS_KEY_ID", "BOS_SECRET_ACCESS_KEY"),
-        virtual_hosts=True,
-    ),
+    "bos": Vendor("https://s3.{region}.bcebos.com", "bj", "BOS", ("BOS_ACCESS_KEY_ID", "BOS_SECRET_ACCESS_KEY")),
     "obs": Vendor(
-        endpoint="https://obs.{region}.myhuaweicloud.com",
-        region="cn-north-4",
-        prefix="OBS",
-        key_names=("OBS_ACCESS_KEY_ID", "OBS_SECRET_ACCESS_KEY"),
-        virtual_hosts=True,
+        "https://obs.{region}.myhuaweicloud.com", "cn-north-4", "OBS", ("OBS_ACCESS_KEY_ID", "OBS_SECRET_ACCESS_KEY")
     ),
     "oss": Vendor(
-        endpoint="https://s3.oss-{region}.aliyuncs.com",
-        region="cn-hangzhou",
-        prefix="OSS",
-        key_names=("OSS_ACCESS_KEY_ID", "OSS_ACCESS_KEY_SECRET"),
-        virtual_hosts=True,
+        "https://s3.oss-{region}.aliyuncs.com", "cn-hangzhou", "OSS", ("OSS_ACCESS_KEY_ID", "OSS_ACCESS_KEY_SECRET")
     ),
 }
-"""Where a vendor's own variables are not set, those of AWS count: AWS_ENDPOINT_URL, AWS_REGION, AWS_ACCESS_KEY_ID, ..."""
+"""Where a vendor's own variables are not set, those of AWS count:
+AWS_ENDPOINT_URL, AWS_REGION, AWS_ACCESS_KEY_ID, ...
+"""
 
 
 class S3Store:
@@ -138,7 +122,7 @@ class S3Store:
             endpoint if "://" in endpoint else f"https://{endpoint}",
             region,
             keys,
-            virtual_hosts=vendor.virtual_hosts,
+            virtual_hosts=True,  # OSS takes nothing else
             first_delay_s=first_delay_s,
         )
 
@@ -147,7 +131,7 @@ class S3Store:
         marker = ""
         while True:
             query = {"prefix": prefix, "max-keys": "1000", **({"marker": marker} if marker else {})}
-            tree = ET.fromstring(self._ask("GET", "", query))  # noqa: S314 - no entities are resolved by it
+            tree = self._ask_xml("GET", "", query)
             space = tree.tag.partition("}")[0] + "}" if tree.tag.startswith("{") else ""
             for entry in tree.iter(f"{space}Contents"):
                 marker = entry.findtext(f"{space}Key") or ""
@@ -179,7 +163,7 @@ class S3Store:
 
     def _put_parts(self, file: BinaryIO, size: int, key: str) -> None:
         part_bytes = max(self._part_bytes, -(-size // 10_000))
-        answer = ET.fromstring(self._ask("POST", key, {"uploads": ""}))  # noqa: S314 - as above
+        answer = self._ask_xml("POST", key, {"uploads": ""})
         upload = next(each.text or "" for each in answer.iter() if each.tag.endswith("UploadId"))
         try:
             rows = []
@@ -203,6 +187,9 @@ class S3Store:
     def _ask(self, method: str, key: str, query: Mapping[str, str] | None = None, body: bytes | None = None) -> bytes:
         return self._repeat(lambda: self._send(method, key, query or {}, body).read(), f"{method} {key}")
 
+    def _ask_xml(self, method: str, key: str, query: Mapping[str, str]) -> ET.Element:
+        return ET.fromstring(self._ask(method, key, query))  # noqa: S314 - no entities are resolved by it
+
     def _repeat(self, act: Callable[[], T], what: str) -> T:
         try:
             return http_retry.repeat(act, first_delay_s=self._first_delay_s)
@@ -215,8 +202,7 @@ class S3Store:
             hint = "set the key of this bucket in the environment, such as AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
         elif error.status == 404:
             hint = "look at the name, the endpoint and the region: AWS_ENDPOINT_URL, AWS_REGION"
-        problem = Problem(code="UM-SUBMIT-062", what=f"{self._host}: {what}: failed", why=str(error), hint=hint)
-        return UmiakError(problem, exit_status=Exit.REFUSED)
+        return UmiakError.refused("UM-SUBMIT-062", f"{self._host}: {what}: failed", why=str(error), hint=hint)
 
     def _send(
         self,

@@ -1,7 +1,7 @@
 """Files in HDFS over HTTP: ``webhdfs://namenode:9870/data``. An adapter; standard library only, no Java.
 
-The user is HADOOP_USER_NAME, a delegation token WEBHDFS_TOKEN; both from the environment alone. A file is written under another
-name and renamed, so that nobody ever reads half of it.
+The user is HADOOP_USER_NAME, a delegation token WEBHDFS_TOKEN; both from the environment alone.
+A file is written under another name and renamed, so that nobody ever reads half of it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from urllib.parse import quote, urlencode, urlsplit
 
 from umiak.adapters.stores import http_retry
 from umiak.adapters.stores.http_retry import FIRST_DELAY_S, Unanswered
-from umiak.core.problem import Exit, Problem, UmiakError
+from umiak.core.problem import UmiakError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,7 +33,9 @@ class WebHdfs:
         self._who = {"delegation": token} if token else {"user.name": user} if user else {}
 
     def list(self, path: str) -> Iterator[tuple[str, int]]:
-        """Every file below a path with its size, by its whole path; of a file itself: that one. Nothing there: nothing."""
+        """Every file below a path with its size, by its whole path; of a file itself: that one.
+        Nothing there: nothing.
+        """
         try:
             listed = http_retry.repeat(lambda: self._json("GET", path, "LISTSTATUS"), first_delay_s=self._first_delay_s)
         except Unanswered as error:
@@ -108,5 +110,4 @@ class WebHdfs:
 
     def _failed(self, op: str, path: str, error: Unanswered) -> UmiakError:
         hint = "set HADOOP_USER_NAME or WEBHDFS_TOKEN" if error.status in (401, 403) else None
-        problem = Problem(code="UM-SUBMIT-062", what=f"{self._base}{path}: {op} failed", why=str(error), hint=hint)
-        return UmiakError(problem, exit_status=Exit.REFUSED)
+        return UmiakError.refused("UM-SUBMIT-062", f"{self._base}{path}: {op} failed", why=str(error), hint=hint)

@@ -3,8 +3,8 @@
     times.workerlog.0     a head: inode of the log file, bytes that were written to the log before this file
                           records: offset in the log file, milliseconds since 1970
 
-A record says that what is written from this offset on came at this time; what comes soon after has none of its own. All numbers have
-eight bytes, the lowest first.
+A record says that what is written from this offset on came at this time; what comes soon after has none of its own.
+All numbers have eight bytes, the lowest first.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Whether a signal that comes again is the same one. A decider.
 
-A signal may reach a process twice though it was sent once: ``timeout -s INT`` signals its child and then its group, Slurm every process
-of a step, and launchers pass on what they get. Nobody presses Ctrl-C twice within a tenth of a second.
+A signal may reach a process twice though it was sent once: ``timeout -s INT`` signals its child and then its group,
+Slurm every process of a step, and launchers pass on what they get. Nobody presses Ctrl-C twice within a tenth of a
+second.
 """
 
 from __future__ import annotations
