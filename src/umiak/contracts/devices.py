@@ -14,7 +14,7 @@ is an error.
 from __future__ import annotations
 
 from umiak.core.devices import VISIBILITY, Devices
-from umiak.core.problem import Problem, UmiakError
+from umiak.core.problem import UmiakError
 from umiak.core.value import replace
 
 TYPE_CHECKING = False
@@ -26,31 +26,25 @@ def choose(devices: Devices | None, wanted: tuple[str, ...]) -> Devices:
     """The node's devices with ``--devices`` applied; UmiakError if one of them is not there or is named twice."""
     asked = ",".join(wanted)
     if devices is None:
-        raise UmiakError(
-            Problem(
-                code="UM-DEVICE-004",
-                what=f"devices were chosen, but this node shows none: {asked}",
-                hint="leave --devices out to run on the CPU, or check CUDA_VISIBLE_DEVICES and the driver",
-            )
+        raise UmiakError.of(
+            "UM-DEVICE-004",
+            f"devices were chosen, but this node shows none: {asked}",
+            hint="leave --devices out to run on the CPU, or check CUDA_VISIBLE_DEVICES and the driver",
         )
     visible = ",".join(devices.ids) + (f" ({devices.said_by})" if devices.said_by else "")
     missing = [each for each in wanted if each not in devices.ids]
     if missing or not wanted:
-        raise UmiakError(
-            Problem(
-                code="UM-DEVICE-001",
-                what=f"chosen devices are not visible: {','.join(missing) or 'an empty list'}",
-                why=f"chosen: {asked}; visible: {visible}",
-                hint=f"choose among the visible ones, e.g. --devices {','.join(devices.ids[: len(wanted) or 1])}",
-            )
+        raise UmiakError.of(
+            "UM-DEVICE-001",
+            f"chosen devices are not visible: {','.join(missing) or 'an empty list'}",
+            why=f"chosen: {asked}; visible: {visible}",
+            hint=f"choose among the visible ones, e.g. --devices {','.join(devices.ids[: len(wanted) or 1])}",
         )
     if len(set(wanted)) < len(wanted):
-        raise UmiakError(
-            Problem(
-                code="UM-DEVICE-003",
-                what=f"a device is chosen twice: {asked}",
-                hint=f"name each device once: --devices {','.join(dict.fromkeys(wanted))}",
-            )
+        raise UmiakError.of(
+            "UM-DEVICE-003",
+            f"a device is chosen twice: {asked}",
+            hint=f"name each device once: --devices {','.join(dict.fromkeys(wanted))}",
         )
     return replace(devices, chosen=wanted)
 
@@ -65,13 +59,11 @@ def check_workers(devices: Devices | None, workers: int) -> None:
     if devices is None or workers <= len(devices.used):
         return
     variable = devices.said_by or VISIBILITY[devices.kind][0]
-    raise UmiakError(
-        Problem(
-            code="UM-DEVICE-002",
-            what=f"more workers than {devices.kind.value} devices: {workers} workers, {len(devices.used)} devices",
-            why=f"devices: {','.join(devices.used)}",
-            hint=f"use --nproc_per_node {len(devices.used)}, or {variable}= for a run on the CPU",
-        )
+    raise UmiakError.of(
+        "UM-DEVICE-002",
+        f"more workers than {devices.kind.value} devices: {workers} workers, {len(devices.used)} devices",
+        why=f"devices: {','.join(devices.used)}",
+        hint=f"use --nproc_per_node {len(devices.used)}, or {variable}= for a run on the CPU",
     )
 
 

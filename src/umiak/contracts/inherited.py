@@ -75,7 +75,7 @@ _HIDDEN_PROXIES = ("http_proxy", "https_proxy")
 # All of UMIAK_ is ours, the job's token among it: what a worker should know of it is in the contract.
 _TAKEN_PREFIXES = ("UMIAK_", "PADDLE_ELASTIC_", "TORCHELASTIC_", "FLAGS_selected_")
 
-_PASSED_ON = (native.PS_METRICS, native.PS_DURABILITY)
+_PASSED_ON = native.PASSED_ON
 """Ours, and meant for workers: the person who starts the job says it."""
 
 # Per process manager: its rank, its size, and what goes when they are false. Slurm's sizes stay: they describe the
@@ -134,7 +134,9 @@ def proxies_in(environ: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def without_proxies(environ: Mapping[str, str]) -> dict[str, str]:
-    """The environment with its proxies under ``http_proxy_original`` and ``https_proxy_original``, as with Paddle 3.x."""
+    """The environment with its proxies under ``http_proxy_original``
+    and ``https_proxy_original``, as with Paddle 3.x.
+    """
     hidden = proxies_in(environ)
     return {f"{name}_original" if name in hidden else name: text for name, text in environ.items()}
 
@@ -167,5 +169,7 @@ def _contradictions(environ: Mapping[str, str], contract: Mapping[str, str]) -> 
 
 
 def alone(environ: Mapping[str, str]) -> dict[str, str]:
-    """The environment of a helper process of a worker, which is to take itself for a job of one process: without rank, count and endpoints."""
+    """The environment of a helper process of a worker, which is to take itself for a job of one process:
+    without rank, count and endpoints.
+    """
     return {name: said for name, said in environ.items() if name not in _OWNED}

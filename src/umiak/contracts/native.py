@@ -16,6 +16,7 @@ GENERATION = "UMIAK_GENERATION"
 RESTART_COUNT = "UMIAK_RESTART_COUNT"
 ROLE = "UMIAK_ROLE"
 RANK = "UMIAK_RANK"
+LOCAL_RANK = "UMIAK_LOCAL_RANK"
 WORLD_SIZE = "UMIAK_WORLD_SIZE"
 NODE = "UMIAK_NODE"
 SERVERS = "UMIAK_SERVERS"
@@ -24,9 +25,13 @@ HETERS = "UMIAK_HETERS"
 WORKERS_ON_HOST = "UMIAK_WORKERS_ON_HOST"
 PS_METRICS = "UMIAK_PS_METRICS"
 PS_DURABILITY = "UMIAK_PS_DURABILITY_MS"
+PS_WIRE = "UMIAK_PS_WIRE"
+PASSED_ON = (PS_METRICS, PS_DURABILITY, PS_WIRE)
 """Not part of the contract: said by the person who starts the job, and passed on."""
 EXEC = "UMIAK_EXEC"
-"""Neither: set for a command that `umiak exec` runs with a worker's variables, so that it is not taken for the worker."""
+"""Neither: set for a command that `umiak exec` runs with a worker's variables,
+so that it is not taken for the worker.
+"""
 
 NAMES = frozenset(
     [
@@ -36,7 +41,7 @@ NAMES = frozenset(
         ROLE,
         RANK,
         WORLD_SIZE,
-        "UMIAK_LOCAL_RANK",
+        LOCAL_RANK,
         "UMIAK_LOCAL_SIZE",
         NODE,
         "UMIAK_WORKER_NODE_RANK",
@@ -61,7 +66,7 @@ def environment(worker: Worker) -> dict[str, str]:
         ROLE: seat.role.value,
         RANK: str(seat.rank),
         WORLD_SIZE: str(worker.world),
-        "UMIAK_LOCAL_RANK": str(seat.local_rank),
+        LOCAL_RANK: str(seat.local_rank),
         "UMIAK_LOCAL_SIZE": str(seat.local_size),
         NODE: seat.node,
         "UMIAK_WORKER_NODE_RANK": str(seat.node_rank),

@@ -15,10 +15,12 @@ import os
 
 from umiak.core.cluster import Mode, Role, join_host_port
 from umiak.core.devices import DeviceKind
-from umiak.core.problem import Problem, UmiakError
+from umiak.core.problem import UmiakError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from umiak.contracts.worker import Worker
 
 JOB_ID = "PADDLE_JOB_ID"
@@ -72,6 +74,17 @@ NAMES = frozenset(
     ]
 )
 """Every name that this family may set."""
+
+
+def of_endpoints(rank: int, endpoints: Sequence[str], own: str) -> dict[str, str]:
+    """What Paddle's collective exchange reads, of a trainer whose program itself says who is there: no launcher has."""
+    return {
+        ENDPOINTS: ",".join(endpoints),
+        "PADDLE_TRAINERS_NUM": str(len(endpoints)),
+        "PADDLE_TRAINER_ID": str(rank),
+        "PADDLE_CURRENT_ENDPOINT": own or endpoints[rank],
+    }
+
 
 _ROLE_WORDS = {Role.SERVER: "PSERVER", Role.TRAINER: "TRAINER", Role.HETER: "HETER_TRAINER"}
 
@@ -189,12 +202,10 @@ def _heter_device(worker: Worker) -> str:
     if devices is None:
         return "cpu"
     if devices.kind is DeviceKind.NPU:
-        raise UmiakError(
-            Problem(
-                code="UM-DEVICE-005",
-                what="heter workers can't run on these devices: npu",
-                why="Paddle's heterogeneous parameter-server mode knows cpu, gpu and xpu only",
-                hint="run without devices (ASCEND_RT_VISIBLE_DEVICES=), or choose --run_mode ps",
-            )
+        raise UmiakError.of(
+            "UM-DEVICE-005",
+            "heter workers can't run on these devices: npu",
+            why="Paddle's heterogeneous parameter-server mode knows cpu, gpu and xpu only",
+            hint="run without devices (ASCEND_RT_VISIBLE_DEVICES=), or choose --run_mode ps",
         )
     return devices.kind.paddle_word

@@ -1,11 +1,13 @@
-"""What the operator gives to the containers of a PaddleJob, as paddle-operator did. A decider: places in, variables out.
+"""What the operator gives to the containers of a PaddleJob, as paddle-operator did.
+A decider: places in, variables out.
 
     of_pod        in the pod itself: its role, its number, its address
     of_job        in the ConfigMap that all pods of a job read: every endpoint of every role
     of_elastic    instead of the ConfigMap, in elastic jobs: who takes part is agreed upon at a master or in etcd
     of_kubeflow   in pods of kubeflow.org's PaddleJob
 
-`platforms.paddlecloud` reads them back. Endpoints with IPv6 addresses have brackets; PADDLE_TRAINERS holds bare addresses.
+`platforms.paddlecloud` reads them back. Endpoints with IPv6 addresses have brackets;
+PADDLE_TRAINERS holds bare addresses.
 """
 
 from __future__ import annotations
@@ -32,10 +34,14 @@ NODES = "PADDLE_NNODES"
 NOWHERE = "0.0.0.0"
 """The address of a pod that is gone after its work was done."""
 SIZE = "PADDLE_TRAINERS_NUM"
-"""Where pods are told no ranks, it stands alone: launchers set it again, and Paddle refuses a script without one instead of training alone."""
+"""Where pods are told no ranks, it stands alone: launchers set it again,
+and Paddle refuses a script without one instead of training alone.
+"""
 ATTEMPT = "PADDLEJOB_ATTEMPT"
-"""How often this pod was started again, which a script may want to know. It is read from a key of the ConfigMap that only the one of
-this very attempt has, so that no container starts with the endpoints of another attempt, or with somebody else's ConfigMap."""
+"""How often this pod was started again, which a script may want to know. It is read from a key of the ConfigMap that
+only the one of this very attempt has, so that no container starts with the endpoints of another attempt, or with
+somebody else's ConfigMap.
+"""
 OWN_ADDRESS = "POD_IP_DUMMY"
 """The first pod's, where pods meet at it; called as Kubeflow does. POD_IP may be a name."""
 
@@ -81,12 +87,13 @@ def of_job(
 def _for_launcher(
     servers: Sequence[PodPlace] | None, workers: Sequence[PodPlace] | None, heters: Sequence[PodPlace] | None
 ) -> dict[str, str]:
-    """What Paddle's own launcher, 2.3 and newer, reads in jobs with servers. In a collective job PADDLE_TRAINER_ENDPOINTS is enough for it;
-    with servers that would make servers and trainers meet as if all were trainers, and the first of them would train without the others.
+    """What Paddle's own launcher, 2.3 and newer, reads in jobs with servers. In a collective job
+    PADDLE_TRAINER_ENDPOINTS is enough for it; with servers that would make servers and trainers meet as if all were
+    trainers, and the first of them would train without the others.
 
-    It starts a pod's servers and trainers by the lists where it finds the pod's address, and else nothing, with an error. It takes an
-    address for its own that merely begins like it (10.0.0.1 and 10.0.0.12), or that two pods have, as on the network of one node: then it
-    gets names, for the error instead of wrong ranks.
+    It starts a pod's servers and trainers by the lists where it finds the pod's address, and else nothing, with an
+    error. It takes an address for its own that merely begins like it (10.0.0.1 and 10.0.0.12), or that two pods have,
+    as on the network of one node: then it gets names, for the error instead of wrong ranks.
     """
     if servers is None and heters is None:
         return {}
@@ -105,10 +112,11 @@ def attempt_key(uid: str, attempt: int) -> str:
 
 
 def of_elastic(namespace: str, job: str, count: str, *, now: int, etcd: str = "") -> dict[str, str]:
-    """What all elastic pods have. ``count`` is a number of workers or a range of them: ``2`` or ``1:4``; ``now``: how many there are.
+    """What all elastic pods have. ``count`` is a number of workers or a range of them:
+    ``2`` or ``1:4``; ``now``: how many there are.
 
-    Paddle's launcher of today reads PADDLE_NNODES, PADDLE_JOB_ID and PADDLE_MASTER, and without them each pod would train alone. It changes the
-    number of nodes with etcd only; at a master it waits for as many as it is told.
+    Paddle's launcher of today reads PADDLE_NNODES, PADDLE_JOB_ID and PADDLE_MASTER, and without them each pod would
+    train alone. It changes the number of nodes with etcd only; at a master it waits for as many as it is told.
     """
     found = {
         "PADDLE_ELASTIC_JOB_ID": f"{namespace}-{job}",
@@ -125,8 +133,9 @@ def of_elastic(namespace: str, job: str, count: str, *, now: int, etcd: str = ""
 
 
 def elastic_master(first: str, port: int, *, is_first: bool, is_six: bool = False) -> str:
-    """Where elastic pods meet without etcd: at the first worker. Paddle's launcher opens a master only at its own address, so the first
-    worker is told that instead of its name."""
+    """Where elastic pods meet without etcd: at the first worker.
+    Paddle's launcher opens a master only at its own address, so the first worker is told that instead of its name.
+    """
     return f"{_own(is_six=is_six) if is_first else first}:{port}"
 
 
@@ -142,8 +151,8 @@ def of_kubeflow(
 ) -> dict[str, str]:
     """A pod's of kubeflow.org's PaddleJob. The first pod is its own master, so that it needs no name of its own.
 
-    ``is_server``: None in a job without servers. Paddle's launcher takes a number of trainers for parameter-server mode.
-    ``is_six``: pods of this cluster have addresses of IPv6, which stand in brackets before a port.
+    ``is_server``: None in a job without servers. Paddle's launcher takes a number of trainers for parameter-server
+    mode. ``is_six``: pods of this cluster have addresses of IPv6, which stand in brackets before a port.
     """
     master = _own(is_six=is_six) if is_first else first
     found = {

@@ -3,12 +3,13 @@
     read(inherit(anything, environment(cluster, seat, setting))).seat == seat
 
 umiak's own variables (``UMIAK_ROLE``, ``UMIAK_RANK``, ``UMIAK_SERVERS``, ...) are believed where they are. Without them
-Paddle's are, so that a job of another launcher or platform works as well: ``TRAINING_ROLE`` or ``PADDLE_TRAINING_ROLE``,
-``PADDLE_PSERVERS_IP_PORT_LIST``, ``PADDLE_TRAINERS_NUM``; a trainer's number is ``PADDLE_TRAINER_ID``, and a server is told by
-its address (``PADDLE_CURRENT_ENDPOINT``, or ``POD_IP`` and ``PADDLE_PORT``) or else by ``PADDLE_PSERVER_ID``.
+Paddle's are, so that a job of another launcher or platform works as well: ``TRAINING_ROLE`` or
+``PADDLE_TRAINING_ROLE``, ``PADDLE_PSERVERS_IP_PORT_LIST``, ``PADDLE_TRAINERS_NUM``; a trainer's number is
+``PADDLE_TRAINER_ID``, and a server is told by its address (``PADDLE_CURRENT_ENDPOINT``, or ``POD_IP`` and
+``PADDLE_PORT``) or else by ``PADDLE_PSERVER_ID``.
 
-What is wrong is collected and not raised: the caller knows which codes and hints belong to it. Long lists of endpoints are
-left out of an environment and stand in its backup file; lay that under the environment to have them.
+What is wrong is collected and not raised: the caller knows which codes and hints belong to it. Long lists of
+endpoints are left out of an environment and stand in its backup file; lay that under the environment to have them.
 """
 
 from __future__ import annotations
@@ -172,7 +173,7 @@ class _Reader:
         seat = Seat(
             role=role,
             rank=rank,
-            local_rank=self._known("UMIAK_LOCAL_RANK", "PADDLE_RANK_IN_NODE") or 0,
+            local_rank=self._known(native.LOCAL_RANK, "PADDLE_RANK_IN_NODE") or 0,
             local_size=self._known("UMIAK_LOCAL_SIZE", "PADDLE_LOCAL_SIZE") or 1,
             node_rank=self._known("UMIAK_WORKER_NODE_RANK") or 0,
             node=self._text(self._first("UMIAK_NODE", "POD_NAME")) or "",

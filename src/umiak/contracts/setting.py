@@ -26,7 +26,9 @@ class WorkerSetting:
     devices: Devices | None = None
     """``None``: the workers compute on the CPU."""
     heter_device: str | None = None
-    """What heter workers compute on if a person said it: ``cpu``, ``gpu`` or ``xpu``; ``None``: on the devices, if any."""
+    """What heter workers compute on if a person said it:
+    ``cpu``, ``gpu`` or ``xpu``; ``None``: on the devices, if any.
+    """
     backend: str | None = None
     """The collective library that a person asked for (``PADDLE_DISTRI_BACKEND``); ``None`` and ``auto``: what fits."""
     endpoints_limit: int = 48_000

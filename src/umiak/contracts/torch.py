@@ -7,8 +7,8 @@ finds RANK joins the trainers' process group, and one server too many in it hang
 MASTER_ADDR and MASTER_PORT are PADDLE_MASTER in two parts: Paddle reads these first. The first trainer opens the store
 (TORCHELASTIC_USE_AGENT_STORE=False); the launcher opens none.
 
-A script that is decorated with torch's ``@record`` writes the exception that ended it to TORCHELASTIC_ERROR_FILE, one file
-for each worker and each start; the launcher reads it when the worker has failed.
+A script that is decorated with torch's ``@record`` writes the exception that ended it to TORCHELASTIC_ERROR_FILE,
+one file for each worker and each start; the launcher reads it when the worker has failed.
 """
 
 from __future__ import annotations

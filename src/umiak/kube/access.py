@@ -19,7 +19,7 @@ import subprocess
 import time
 
 from umiak.adapters import trusted_files
-from umiak.core.problem import Exit, Problem, UmiakError
+from umiak.core.problem import UmiakError
 from umiak.core.shown import Secrets, one_line
 from umiak.kube import kubeconfig
 from umiak.kube.kubeconfig import KubeAccess
@@ -28,7 +28,8 @@ from umiak.kube.times import seconds_of
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-    from typing import Any
+
+    from umiak.core.json_types import JsonObject
 
 
 ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
@@ -54,34 +55,28 @@ def find(
     there = [path for path in files if os.path.exists(path)]
     if there:
         configs = [read(path, environ) for path in there]
-        found = kubeconfig.access_of(kubeconfig.joined(configs), context, ":".join(there))
-        for named in (found.ca_file, found.cert_file, found.key_file, found.token_file):
+        access = kubeconfig.access_of(kubeconfig.joined(configs), context, ":".join(there))
+        for named in (access.ca_file, access.cert_file, access.key_file, access.token_file):
             if named:
                 trusted_files.check(named, environ)
-        return found
+        return access
     if not kubeconfig_file and not context and environ.get("KUBERNETES_SERVICE_HOST"):
         token = os.path.join(account, "token")
         if os.path.exists(token):
             return _in_a_pod(environ, account)
-    raise UmiakError(
-        Problem(
-            code="UM-SUBMIT-180",
-            what=f"there is no kubeconfig: {':'.join(files)}",
-            hint=hint,
-        )
-    )
+    raise UmiakError.of("UM-SUBMIT-180", f"there is no kubeconfig: {':'.join(files)}", hint=hint)
 
 
-def paths(said: str, environ: Mapping[str, str]) -> list[str]:
+def paths(file: str, environ: Mapping[str, str]) -> list[str]:
     """The files that there may be, as kubectl looks for them."""
     home = environ.get("HOME") or os.path.expanduser("~")
-    if said:
-        return [os.path.join(home, said[2:]) if said.startswith("~/") else said]
+    if file:
+        return [os.path.join(home, file[2:]) if file.startswith("~/") else file]
     named = [each for each in environ.get("KUBECONFIG", "").split(os.pathsep) if each]
     return named or [os.path.join(home, ".kube", "config")]
 
 
-def read(path: str, environ: Mapping[str, str]) -> dict[str, Any]:
+def read(path: str, environ: Mapping[str, str]) -> JsonObject:
     """A kubeconfig, with absolute paths in it. It may name programs to run, so nobody else may have written it."""
     text = read_text(path)
     trusted_files.check(path, environ, "kubeconfig")
@@ -97,9 +92,20 @@ def read_text(path: str) -> str:
         why = error.strerror if isinstance(error, OSError) else "it is no text"
         what = f"the kubeconfig can't be read: {path}"
         hint = "paths count from the working directory; download it again if it is damaged"
-        raise UmiakError(
-            Problem(code="UM-SUBMIT-180", what=what, why=why, hint=hint), exit_status=Exit.REFUSED
-        ) from None
+        raise UmiakError.refused("UM-SUBMIT-180", what, why=why, hint=hint) from None
+
+
+def of_pod(environ: Mapping[str, str], account: str = ACCOUNT) -> KubeAccess | None:
+    """The API of the cluster of this pod, without credentials:
+    a pod that has no account knows its certificate at least.
+    """
+    authority = os.path.join(account, "ca.crt")
+    if not environ.get("KUBERNETES_SERVICE_HOST") or not os.path.exists(authority):
+        return None
+    host, port = environ["KUBERNETES_SERVICE_HOST"], environ.get("KUBERNETES_SERVICE_PORT", "443")
+    return KubeAccess(
+        server=f"https://{f'[{host}]' if ':' in host else host}:{port}", ca_file=authority, secrets=Secrets()
+    )
 
 
 def _in_a_pod(environ: Mapping[str, str], account: str) -> KubeAccess:
@@ -142,7 +148,9 @@ class KubeCredentials:
         return {}
 
     def _token_of_file(self, path: str) -> str:
-        """Read each time: a pod's token is renewed in its file. While the file can't be read, the token before is as good as it was."""
+        """Read each time: a pod's token is renewed in its file.
+        While the file can't be read, the token before is as good as it was.
+        """
         try:
             self._token = read_text(path).strip() or self._token
         except UmiakError:
@@ -166,13 +174,12 @@ class KubeCredentials:
                 self._context = self._made(self._access)
             except (ssl.SSLError, binascii.Error, ValueError, OSError) as error:
                 why = getattr(error, "reason", None) or getattr(error, "strerror", None) or type(error).__name__
-                problem = Problem(
-                    code="UM-SUBMIT-181",
-                    what=f"certificate or key of the kubeconfig can't be used: context {self._access.context}",
+                raise UmiakError.of(
+                    "UM-SUBMIT-181",
+                    f"certificate or key of the kubeconfig can't be used: context {self._access.context}",
                     why=str(why),
                     hint="download the kubeconfig again",
-                )
-                raise UmiakError(problem) from None
+                ) from None
         return self._context
 
     def _made(self, access: KubeAccess) -> ssl.SSLContext:
@@ -197,7 +204,7 @@ class KubeCredentials:
     def _ask(self, access: KubeAccess) -> None:
         plugin = access.plugin
         assert plugin is not None
-        spec: dict[str, Any] = {"interactive": False}
+        spec: JsonObject = {"interactive": False}
         if plugin.wants_cluster:
             cluster = {"server": access.server, "certificate-authority-data": access.ca_data}
             spec["cluster"] = {key: text for key, text in cluster.items() if text}
@@ -219,8 +226,8 @@ class KubeCredentials:
             why = error.strerror if isinstance(error, OSError) else f"it took longer than {PLUGIN_S:g} s"
             raise _no_credentials(plugin.command, why, hint) from None
         if done.returncode:
-            said = one_line(done.stderr.decode(errors="replace").strip().rpartition("\n")[2], 300)
-            raise _no_credentials(plugin.command, f"exit status {done.returncode}: {said}", hint)
+            last = one_line(done.stderr.decode(errors="replace").strip().rpartition("\n")[2], 300)
+            raise _no_credentials(plugin.command, f"exit status {done.returncode}: {last}", hint)
         try:
             status = json.loads(done.stdout)["status"]
             given = {
@@ -256,4 +263,4 @@ def _in_memory(data: bytes) -> Iterator[str]:
 
 def _no_credentials(command: str, why: str | None, hint: str) -> UmiakError:
     what = f"the kubeconfig's plug-in gave no credentials: {one_line(command)}"
-    return UmiakError(Problem(code="UM-SUBMIT-181", what=what, why=why, hint=hint), exit_status=Exit.REFUSED)
+    return UmiakError.refused("UM-SUBMIT-181", what, why=why, hint=hint)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from umiak.core.problem import Exit, Problem, UmiakError
+from umiak.core.problem import UmiakError
 from umiak.core.shown import without_password
 
 TYPE_CHECKING = False
@@ -32,21 +32,21 @@ def told(error: KubeRefused | KubeSilent, place: str, access: KubeAccess) -> Umi
     """What went wrong, for people: place, cause, hint."""
     server = without_password(access.server)
     if isinstance(error, KubeSilent):
-        problem = Problem(
-            code="UM-SUBMIT-182",
-            what=f"{place}: the cluster's API does not answer: {server}",
+        return UmiakError.refused(
+            "UM-SUBMIT-182",
+            f"{place}: the cluster's API does not answer: {server}",
             why=f"{error.why} ({error.request})",
             hint=error.tls
             or "is the address right, and is it reachable from here (VPN, proxy)? `kubectl cluster-info` asks it as well",
         )
-        return UmiakError(problem, exit_status=Exit.REFUSED)
-    problem = Problem(
-        code="UM-SUBMIT-183",
-        what=f"{place}: the cluster has refused: {error.request}",
+    return UmiakError.refused(
+        "UM-SUBMIT-183",
+        f"{place}: the cluster has refused: {error.request}",
         why=f"{error.status} {error.reason}: {error.message}",
-        hint=_HINTS.get(error.status),
+        hint=f"it asks to be left alone for {error.after_s:.0f} s: try again then"
+        if error.after_s
+        else _HINTS.get(error.status),
     )
-    return UmiakError(problem, exit_status=Exit.REFUSED)
 
 
 _HINTS = {

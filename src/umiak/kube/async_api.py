@@ -1,44 +1,36 @@
-"""A Kubernetes API over HTTP for programs that do many things at once: verbs, lists in pages, watches, logs. An adapter; asyncio.
+"""A Kubernetes API over HTTP for programs that do many things at once: verbs, lists in pages, watches, logs.
+An adapter; asyncio.
 
     async with AsyncKubeApi(access, environ) as api:
         made = await api.create("/api/v1/namespaces/training/pods", body)      KubeRefused with status 409: there is one of this name
         async for line in api.watch("/api/v1/pods", {"resourceVersion": "17"}): ...
 
-Requests that got no answer, 429 and 5xx are sent again, with jitter, and no sooner than the API asks for. Every object has a name
-of ours, so a creation that is sent twice creates once. What went wrong is told without headers and bodies: they have tokens.
-Only this module imports aiohttp.
+`kube.requests` says which requests are sent again, and when. Only this module and the operator's pages import aiohttp.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
-import random
 import time
 from email.utils import parsedate_to_datetime
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import urlsplit
 
 import aiohttp
 
-from umiak.core.problem import Problem, UmiakError
-from umiak.core.shown import one_line, without_password
+from umiak.adapters.stores.http_retry import chance
+from umiak.kube import requests
 from umiak.kube.access import KubeCredentials
 from umiak.kube.answers import KubeRefused, KubeSilent
+from umiak.kube.requests import MERGE, KubeRequest
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import ssl
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-    from typing import Any
 
+    from umiak.core.json_types import JsonMapping, JsonObject
     from umiak.kube.kubeconfig import KubeAccess
 
-ATTEMPTS = 5
-FIRST_DELAY_S, LONGEST_DELAY_S = 0.1, 10.0
-AGAIN = (408, 429, 500, 502, 503, 504)
-JSON, MERGE, JSON_PATCH = "application/json", "application/merge-patch+json", "application/json-patch+json"
-PAGE = 500
-"""Objects in one answer to a list: a larger one would hold up everything else while it is read."""
 LONGEST_LOG_BYTES = 1 << 20
 CLOCK_EVERY_S = 30.0
 CLOCKS_S = 5.0
@@ -71,17 +63,10 @@ class AsyncKubeApi:
         self._clock_seen_s = 0.0
         self._session: aiohttp.ClientSession | None = None
         self._tls: ssl.SSLContext | None = None
-        self._base = urlsplit(access.server).path.rstrip("/")
         parts = urlsplit(access.server)
         self._origin = f"{parts.scheme}://{parts.netloc}"
-        self._proxy = access.proxy or self._proxy_of_environ(parts.scheme, parts.hostname or "")
-        if self._proxy and urlsplit(self._proxy).scheme != "http":
-            problem = Problem(
-                code="UM-SUBMIT-182",
-                what=f"proxies of this kind are not supported: {without_password(self._proxy)}",
-                hint="use an http:// proxy",
-            )
-            raise UmiakError(problem)
+        proxy = requests.proxy(access, environ)
+        self._proxy = proxy.geturl() if proxy else None
 
     async def __aenter__(self) -> AsyncKubeApi:
         self._session = aiohttp.ClientSession(
@@ -98,192 +83,139 @@ class AsyncKubeApi:
 
     # ---- verbs
 
-    async def get(self, path: str, **query: str) -> dict[str, Any]:
-        return await self._request("GET", path, query)
+    async def get(self, path: str, **query: str) -> JsonObject:
+        return await self._answer(KubeRequest("GET", path, query))
 
-    async def pages(self, path: str, **query: str) -> AsyncIterator[tuple[list[dict[str, Any]], str]]:
+    async def pages(self, path: str, **query: str) -> AsyncIterator[tuple[list[JsonObject], str]]:
         """All objects of a collection, page by page, each with the version of the list."""
-        more = ""
+        token = ""
         while True:
-            answer = await self._request(
-                "GET", path, {**query, "limit": str(PAGE), **({"continue": more} if more else {})}
-            )
-            metadata = answer.get("metadata") or {}
-            more = metadata.get("continue") or ""
-            yield answer.get("items") or [], str(metadata.get("resourceVersion") or "")
-            if not more:
+            request = KubeRequest("GET", path, requests.page_query(query, token))
+            items, version, token = requests.page(await self._answer(request))
+            yield items, version
+            if not token:
                 return
 
-    async def create(self, path: str, body: Mapping[str, Any], **query: str) -> dict[str, Any]:
-        return await self._request("POST", path, query, body)
+    async def create(self, path: str, body: JsonMapping, **query: str) -> JsonObject:
+        return await self._answer(KubeRequest("POST", path, query, body))
 
-    async def replace(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        return await self._request("PUT", path, {}, body)
+    async def replace(self, path: str, body: JsonMapping) -> JsonObject:
+        return await self._answer(KubeRequest("PUT", path, {}, body))
 
-    async def patch(self, path: str, body: object, kind: str = MERGE) -> dict[str, Any]:
-        return await self._request("PATCH", path, {}, body, kind=kind)
+    async def patch(self, path: str, body: object, kind: str = MERGE) -> JsonObject:
+        return await self._answer(KubeRequest("PATCH", path, {}, body, kind))
 
-    async def delete(self, path: str, options: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    async def delete(self, path: str, options: JsonMapping | None = None) -> JsonObject:
         """KubeRefused with status 404 if it is not there, 409 if it is another one than the options say."""
-        return await self._request("DELETE", path, {}, {"kind": "DeleteOptions", "apiVersion": "v1", **(options or {})})
+        return await self._answer(KubeRequest("DELETE", path, {}, requests.delete_body(options)))
 
     async def text(self, path: str, **query: str) -> str:
         """An answer that is no JSON: the log of a pod. One attempt."""
-        response = await self._send("GET", path, query, None, JSON, self._timeout)
+        request = KubeRequest("GET", path, query)
+        response = await self._send(request, self._timeout)
         async with response:
             if response.status >= 400:
-                raise await _refused(response, f"GET {path}")
+                raise await _refused(response, request.name)
             return (await response.content.read(LONGEST_LOG_BYTES)).decode(errors="replace")
 
     async def watch(self, path: str, query: Mapping[str, str], *, quiet_s: float) -> AsyncIterator[bytes]:
-        """The lines of a watch as they come. It ends when the API ends it; KubeSilent if it breaks off, or is quiet for too long."""
-        request = f"WATCH {path}"
+        """The lines of a watch as they come. It ends when the API ends it;
+        KubeSilent if it breaks off, or is quiet for too long.
+        """
+        name = f"WATCH {path}"
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=self._timeout.total, sock_read=quiet_s)
         try:
-            response = await self._send("GET", path, {**query, "watch": "1"}, None, JSON, timeout)
+            response = await self._send(KubeRequest("GET", path, {**query, "watch": "1"}), timeout)
             async with response:
                 if response.status >= 400:
-                    raise await _refused(response, request)
+                    raise await _refused(response, name)
                 waiting = b""
                 async for block in response.content.iter_any():
                     *lines, waiting = (waiting + block).split(b"\n")
                     for line in lines:
                         yield line
         except (aiohttp.ClientError, OSError, asyncio.TimeoutError) as error:
-            raise KubeSilent(_named(error), request) from error
+            raise requests.no_answer(error, name) from error
 
     # ---- requests
 
-    async def _request(
-        self,
-        verb: str,
-        path: str,
-        query: Mapping[str, str],
-        body: object = None,
-        kind: str = JSON,
-    ) -> dict[str, Any]:
-        request = f"{verb} {path}"
-        data = None if body is None else json.dumps(body).encode()
-        may_renew = True
-        delay_s = FIRST_DELAY_S
-        trouble = ""
-        for attempt in range(ATTEMPTS):
-            wait_s = delay_s
+    async def _answer(self, request: KubeRequest) -> JsonObject:
+        attempts = requests.Attempts(policy=requests.POLICY)
+        while True:
             try:
-                return await self._once(verb, path, query, data, kind)
-            except KubeRefused as refused:
-                if refused.status == 401 and may_renew and self._credentials.renew():
-                    may_renew = False
-                    continue
-                if refused.status not in AGAIN:
+                return await self._once(request)
+            except (KubeRefused, KubeSilent) as error:
+                step = requests.next_step(attempts, error, chance())
+                if isinstance(step, requests.GiveUp):
+                    raise step.error from error.__cause__
+                if isinstance(step, requests.SendAgain):
+                    await self._sleep(step.seconds)
+                elif not self._credentials.renew():
                     raise
-                trouble = f"{refused.status} {refused.reason}: {refused.message}"
-                wait_s = max(wait_s, refused.after_s)
-            except (aiohttp.ClientSSLError, aiohttp.ClientConnectorCertificateError) as error:
-                raise KubeSilent(
-                    _named(error), request, tls="is the authority of the cluster's certificate right?"
-                ) from error
-            except (aiohttp.ClientError, OSError, asyncio.TimeoutError) as error:
-                trouble = _named(error)
-            if attempt < ATTEMPTS - 1:
-                await self._sleep(min(wait_s, LONGEST_DELAY_S) * random.uniform(1.0, 1.5))  # noqa: S311 - jitter
-                delay_s *= 2
-        raise KubeSilent(trouble, request)
+                attempts = step.attempts
 
-    async def _once(
-        self, verb: str, path: str, query: Mapping[str, str], data: bytes | None, kind: str
-    ) -> dict[str, Any]:
-        response = await self._send(verb, path, query, data, kind, self._timeout)
-        async with response:
-            if response.status >= 400:
-                raise await _refused(response, f"{verb} {path}")
-            text = await response.read()
+    async def _once(self, request: KubeRequest) -> JsonObject:
         try:
-            found = json.loads(text) if text else {}
-        except ValueError:
-            raise KubeRefused(0, "NotKubernetes", "the answer is no JSON", f"{verb} {path}") from None
-        return found if isinstance(found, dict) else {}
+            response = await self._send(request, self._timeout)
+            async with response:
+                if response.status >= 400:
+                    raise await _refused(response, request.name)
+                return requests.parsed(await response.read(), request.name)
+        except (aiohttp.ClientError, OSError, asyncio.TimeoutError) as error:
+            raise requests.no_answer(error, request.name) from error
 
-    async def _send(
-        self,
-        verb: str,
-        path: str,
-        query: Mapping[str, str],
-        data: bytes | None,
-        kind: str,
-        timeout: aiohttp.ClientTimeout,
-    ) -> aiohttp.ClientResponse:
+    async def _send(self, request: KubeRequest, timeout: aiohttp.ClientTimeout) -> aiohttp.ClientResponse:
         session = self._session
         assert session is not None, "the client is not open"
         headers = await self._headers()
-        if data is not None:
-            headers["Content-Type"] = kind
-        target = f"{self._origin}{self._base}{path}{f'?{urlencode(query)}' if query else ''}"
+        if request.body is not None:
+            headers["Content-Type"] = request.kind
         began = time.monotonic()
         status = 0
         try:
             response = await session.request(
-                verb,
-                target,
-                data=data,
+                request.verb,
+                f"{self._origin}{request.target(self.access)}",
+                data=request.data,
                 headers=headers,
                 timeout=timeout,
                 ssl=self._tls or True,
                 server_hostname=self.access.server_name or None,
-                proxy=self._proxy or None,
+                proxy=self._proxy,
                 allow_redirects=False,
             )
             status = response.status
             self._look_at_clock(response.headers.get("Date", ""))
         finally:
-            self._answered("WATCH" if "watch" in query else verb, status, time.monotonic() - began)
+            self._answered("WATCH" if "watch" in request.query else request.verb, status, time.monotonic() - began)
         return response
 
-    def _look_at_clock(self, said: str) -> None:
+    def _look_at_clock(self, date: str) -> None:
         """How far the server's clock is ahead of ours. What it writes into objects is compared with the time of now."""
         now_s = time.time()
-        if not said or abs(now_s - self._clock_seen_s) < CLOCK_EVERY_S:
+        if not date or abs(now_s - self._clock_seen_s) < CLOCK_EVERY_S:
             return
         try:
-            ahead_s = parsedate_to_datetime(said).timestamp() - now_s
+            ahead_s = parsedate_to_datetime(date).timestamp() - now_s
         except (TypeError, ValueError):
             return
         self._clock_seen_s = now_s
         self.clock_ahead_s = ahead_s if abs(ahead_s) > CLOCKS_S else 0.0
 
     async def _headers(self) -> dict[str, str]:
-        """Credentials of this moment: a pod's token is renewed in its file; plug-ins are processes, and not waited for here."""
+        """Credentials of this moment: a pod's token is renewed in its file;
+        plug-ins are processes, and not waited for here.
+        """
         credentials = self._credentials
         if self.access.plugin:
-            found, self._tls = await asyncio.to_thread(lambda: (credentials.headers(), credentials.tls()))
-            return dict(found)
+            headers, self._tls = await asyncio.to_thread(lambda: (credentials.headers(), credentials.tls()))
+            return dict(headers)
         if self._tls is None:
             self._tls = credentials.tls()
         return credentials.headers()
 
-    def _proxy_of_environ(self, scheme: str, host: str) -> str:
-        names = (f"{scheme}_proxy", f"{scheme.upper()}_PROXY")
-        said = next((self._environ[name] for name in names if self._environ.get(name)), "")
-        if not said:
-            return ""
-        from urllib.request import proxy_bypass_environment  # type: ignore[attr-defined]
-
-        spared = self._environ.get("no_proxy") or self._environ.get("NO_PROXY") or ""
-        return "" if proxy_bypass_environment(host, {"no": spared}) else said
-
 
 async def _refused(response: aiohttp.ClientResponse, request: str) -> KubeRefused:
-    text = (await response.content.read(1 << 16)).decode(errors="replace")
-    try:
-        status = json.loads(text)
-        reason, message = str(status["reason"]), str(status["message"])
-    except (ValueError, KeyError, TypeError):
-        reason, message = response.reason or "", one_line(text.strip(), 200)
+    text = await response.content.read(requests.LONGEST_REFUSAL)
     after = response.headers.get("Retry-After", "")
-    after_s = float(after) if after.isdecimal() and len(after) < 4 else 0.0
-    return KubeRefused(response.status, one_line(reason, 60), one_line(message, 600), request, after_s=after_s)
-
-
-def _named(error: BaseException) -> str:
-    text = getattr(error, "strerror", None) or str(error)
-    return one_line(f"{type(error).__name__}: {text}" if text else type(error).__name__, 300)
+    return requests.refusal(response.status, response.reason or "", text, after, request, time.time())

@@ -1,10 +1,12 @@
-"""Kubeconfigs: what they say about one context, how several are one, and how a new one is added to a person's own. A decider.
+"""Kubeconfigs: what they say about one context, how several are one, and how a new one is added to a person's own.
+A decider.
 
     config = parse(text, "~/.kube/config")
     access = access_of(config, "prod")          where the API is, and who asks
     merged(own, config, "prod", as_name="cce")
 
-What clouds hand out is read as well: the file itself as YAML or JSON, or the answer of their API that has it in a field.
+What clouds hand out is read as well: the file itself as YAML or JSON,
+or the answer of their API that has it in a field.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from __future__ import annotations
 import json
 import posixpath
 
-from umiak.core.problem import Problem, UmiakError
+from umiak.core.problem import UmiakError
 from umiak.core.shown import Secrets, one_line, without_password
 from umiak.core.value import value
 from umiak.schema import yaml_tree
@@ -20,8 +22,10 @@ from umiak.schema.findings import Findings, choices
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
     from typing import Any
+
+    from umiak.core.json_types import JsonMapping, JsonObject
 
 IN_ANSWERS = ("config", "kubeConfig", "kubeconfig", "KubeConfig")
 """Fields of clouds' answers in which there is a kubeconfig as text."""
@@ -71,7 +75,7 @@ class KubeAccess:
     proxy: str = ""
 
 
-def parse(text: str, source: str) -> dict[str, Any]:
+def parse(text: str, source: str) -> JsonObject:
     """A kubeconfig as plain data. UmiakError if it is none."""
     data = _plain(text, source)
     for field in IN_ANSWERS:
@@ -79,7 +83,7 @@ def parse(text: str, source: str) -> dict[str, Any]:
         if isinstance(inner, str) and "clusters" in inner:
             data = _plain(inner, source)
     if not any(data.get(each) for each in LISTS):
-        what = f"not a kubeconfig: {source}"
+        what = f"expected a kubeconfig, got {source}"
         raise _wrong(what, "it has no clusters, users and contexts", "download it again from the cloud's console")
     for plural, single in LISTS.items():
         rows = data.get(plural) or ()
@@ -91,9 +95,9 @@ def parse(text: str, source: str) -> dict[str, Any]:
     return data
 
 
-def located(config: Mapping[str, Any], directory: str) -> dict[str, Any]:
+def located(config: JsonMapping, directory: str) -> JsonObject:
     """With absolute paths: those of a kubeconfig count from its own directory."""
-    found = dict(config)
+    result = dict(config)
     for plural, single in LISTS.items():
         rows = []
         for row in config.get(plural) or ():
@@ -105,28 +109,28 @@ def located(config: Mapping[str, Any], directory: str) -> dict[str, Any]:
             if isinstance(plugin, dict) and "/" in str(plugin.get("command") or ""):
                 inner["exec"] = {**plugin, "command": posixpath.join(directory, str(plugin["command"]))}
             rows.append({"name": row["name"], single: inner})
-        found[plural] = rows
-    return found
+        result[plural] = rows
+    return result
 
 
-def joined(configs: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+def joined(configs: Iterable[JsonMapping]) -> JsonObject:
     """Several files as one, as kubectl reads KUBECONFIG: of two of one name the first counts."""
-    found: dict[str, Any] = {plural: [] for plural in LISTS}
-    found["current-context"] = ""
+    whole: JsonObject = {plural: [] for plural in LISTS}
+    whole["current-context"] = ""
     for config in configs:
-        found["current-context"] = found["current-context"] or config.get("current-context") or ""
+        whole["current-context"] = whole["current-context"] or config.get("current-context") or ""
         for plural in LISTS:
-            known = {row["name"] for row in found[plural]}
-            found[plural] += [row for row in config.get(plural) or () if row["name"] not in known]
-    return found
+            known = {row["name"] for row in whole[plural]}
+            whole[plural] += [row for row in config.get(plural) or () if row["name"] not in known]
+    return whole
 
 
-def contexts(config: Mapping[str, Any]) -> list[str]:
+def contexts(config: JsonMapping) -> list[str]:
     """Their names."""
     return [row["name"] for row in config.get("contexts") or ()]
 
 
-def access_of(config: Mapping[str, Any], context: str, source: str) -> KubeAccess:
+def access_of(config: JsonMapping, context: str, source: str) -> KubeAccess:
     """What one context says; none: the current one."""
     name = context or str(config.get("current-context") or "")
     known = contexts(config)
@@ -173,15 +177,17 @@ def access_of(config: Mapping[str, Any], context: str, source: str) -> KubeAcces
 
 
 def merged(
-    own: Mapping[str, Any],
-    brought: Mapping[str, Any],
+    own: JsonMapping,
+    brought: JsonMapping,
     context: str,
     *,
     as_name: str,
     namespace: str = "",
     is_current: bool = False,
-) -> dict[str, Any]:
-    """A person's own kubeconfig with one context of another: its context, cluster and user get one name of their own."""
+) -> JsonObject:
+    """A person's own kubeconfig with one context of another:
+    its context, cluster and user get one name of their own.
+    """
     row = _named(brought, "contexts", context) or {}
     inner = {
         "clusters": dict(_named(brought, "clusters", str(row.get("cluster"))) or {}),
@@ -190,22 +196,22 @@ def merged(
     }
     if namespace or row.get("namespace"):
         inner["contexts"]["namespace"] = namespace or row["namespace"]
-    made = {"apiVersion": "v1", "kind": "Config", **own}
+    result = {"apiVersion": "v1", "kind": "Config", **own}
     for plural, single in LISTS.items():
         rows = [each for each in own.get(plural) or () if each["name"] != as_name]
-        made[plural] = [*rows, {"name": as_name, single: inner[plural]}]
+        result[plural] = [*rows, {"name": as_name, single: inner[plural]}]
     if is_current or not own.get("current-context"):
-        made["current-context"] = as_name
-    return made
+        result["current-context"] = as_name
+    return result
 
 
-def server_of(config: Mapping[str, Any], context: str) -> str:
+def server_of(config: JsonMapping, context: str) -> str:
     """The address of a context's API; empty if there is no such context."""
     row = _named(config, "contexts", context) or {}
     return str((_named(config, "clusters", str(row.get("cluster"))) or {}).get("server") or "")
 
 
-def _plain(text: str, source: str) -> dict[str, Any]:
+def _plain(text: str, source: str) -> JsonObject:
     data: Any = None
     if text.lstrip().startswith("{"):
         try:
@@ -221,48 +227,94 @@ def _plain(text: str, source: str) -> dict[str, Any]:
             raise _wrong(f"not YAML: {where or source}", None, "download it again; nothing of it may be cut off")
         data = {} if tree is None else yaml_tree.free(tree)
     if not isinstance(data, dict):
-        raise _wrong(f"not a kubeconfig: {source}", "it is no mapping")
+        raise _wrong(f"expected a kubeconfig, got {source}", "it is no mapping")
     return data
 
 
-def _named(config: Mapping[str, Any], plural: str, name: str) -> dict[str, Any] | None:
+def _named(config: JsonMapping, plural: str, name: str) -> JsonObject | None:
     single = LISTS[plural]
     return next((dict(row.get(single) or {}) for row in config.get(plural) or () if row["name"] == name), None)
 
 
-def _text(data: Mapping[str, Any], key: str) -> str:
-    found = data.get(key)
-    return found.strip() if isinstance(found, str) else ""
+def _text(data: JsonMapping, key: str) -> str:
+    value = data.get(key)
+    return value.strip() if isinstance(value, str) else ""
 
 
-def _secrets(user: Mapping[str, Any]) -> Secrets:
-    found = {
+def _secrets(user: JsonMapping) -> Secrets:
+    texts = {
         "token": _text(user, "token"),
         "password": _text(user, "password"),
         "key_data": _text(user, "client-key-data"),
     }
-    return Secrets({name: text for name, text in found.items() if text})
+    return Secrets({name: text for name, text in texts.items() if text})
 
 
-def _plugin(user: Mapping[str, Any], source: str) -> ExecPlugin | None:
-    said = user.get("exec")
-    if not isinstance(said, dict):
+def _plugin(user: JsonMapping, source: str) -> ExecPlugin | None:
+    plugin = user.get("exec")
+    if not isinstance(plugin, dict):
         return None
-    command, version = _text(said, "command"), _text(said, "apiVersion")
+    command, version = _text(plugin, "command"), _text(plugin, "apiVersion")
     if not command:
         raise _wrong(f"{source}: exec has no command")
-    rows = [row for row in said.get("env") or () if isinstance(row, dict) and row.get("name")]
+    rows = [row for row in plugin.get("env") or () if isinstance(row, dict) and row.get("name")]
     return ExecPlugin(
         version=version or "client.authentication.k8s.io/v1",
         command=command,
-        arguments=tuple(str(each) for each in said.get("args") or ()),
+        arguments=tuple(str(each) for each in plugin.get("args") or ()),
         env=tuple((str(row["name"]), str(row.get("value") or "")) for row in rows),
-        hint=one_line(_text(said, "installHint"), 500),
-        wants_cluster=bool(said.get("provideClusterInfo")),
+        hint=one_line(_text(plugin, "installHint"), 500),
+        wants_cluster=bool(plugin.get("provideClusterInfo")),
     )
 
 
 def _wrong(what: str, why: str | None = None, hint: str | None = None) -> UmiakError:
-    return UmiakError(
-        Problem(code="UM-SUBMIT-180", what=what, why=why, hint=hint or "`kubectl config view` shows what kubectl reads")
-    )
+    return UmiakError.of("UM-SUBMIT-180", what, why=why, hint=hint or "`kubectl config view` shows what kubectl reads")
+
+
+_SEQUENCE, _VERSION, _UTC_TIME = 0x30, 0xA0, 0x17
+
+
+def ends_at(pem: bytes) -> float | None:
+    """When a certificate ends, in seconds since 1970; None if it can't be told.
+    Read without a library for certificates: one date is needed.
+    """
+    import base64
+
+    try:
+        inner = pem.split(b"-----BEGIN CERTIFICATE-----", 1)[1].split(b"-----END", 1)[0]
+        return _not_after(base64.b64decode(inner))
+    except (IndexError, ValueError):
+        return None
+
+
+def _not_after(der: bytes) -> float:
+    import calendar
+
+    (_, certificate), *_ = _items(der)
+    (_, signed), *_ = _items(certificate)
+    parts = [part for part in _items(signed) if part[0] != _VERSION]
+    # serial number, algorithm, issuer, validity
+    tag, text = _items(parts[3][1])[1]
+    digits = text.decode("ascii").rstrip("Z")
+    if tag == _UTC_TIME:
+        digits = ("19" if int(digits[:2]) >= 50 else "20") + digits
+    numbers = [int(digits[:4]), *(int(digits[at : at + 2]) for at in range(4, 14, 2))]
+    return float(calendar.timegm((*numbers, 0, 0, 0)))
+
+
+def _items(der: bytes) -> list[tuple[int, bytes]]:
+    """Tags and contents of what stands one behind the other."""
+    found, at = [], 0
+    while at < len(der):
+        tag, length = der[at], der[at + 1]
+        at += 2
+        if length & 0x80:
+            count = length & 0x7F
+            length = int.from_bytes(der[at : at + count], "big")
+            at += count
+        if at + length > len(der):
+            raise ValueError("cut off")
+        found.append((tag, der[at : at + length]))
+        at += length
+    return found

@@ -1,4 +1,5 @@
-"""A WebSocket (RFC 6455) over an HTTP connection that is there already, as far as `pods/exec` needs it. An adapter; standard library only.
+"""A WebSocket (RFC 6455) over an HTTP connection that is there already, as far as `pods/exec` needs it.
+An adapter; standard library only.
 
 socket = opened(connection, "/api/v1/namespaces/training/pods/ctr-0/exec?command=sh", headers, "v4.channel.k8s.io")
 socket.send(b"\\0..."), socket.receive(), socket.close()

@@ -1,1 +1,3 @@
-"""PaddleJob, the resource of Kubernetes clusters, as values: what people write, what is made of it, what is reported."""
+"""PaddleJob, the resource of Kubernetes clusters, as values:
+what people write, what is made of it, what is reported.
+"""

@@ -1,7 +1,7 @@
 """What is wrong with a job although every field can be read: names, roles, containers, ports. A decider.
 
-The API server refuses some of this by the CRD's rules; clusters that have no such rules, and templates, which it takes as they
-are, are checked here. Problems end up in a condition of the job, which is not started.
+The API server refuses some of this by the CRD's rules; clusters that have no such rules, and templates,
+which it takes as they are, are checked here. Problems end up in a condition of the job, which is not started.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from umiak.paddlejob.templates.pod_fields import RELEASE, unknown_in
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from typing import Any
 
+    from umiak.core.json_types import JsonObject
     from umiak.core.problem import Problem
-    from umiak.paddlejob.resource import PaddleJob, RoleWish
+    from umiak.paddlejob.resource import PaddleJob, PaddleJobRole
 
 _NAMED = ("env", "volumeMounts")
 """Lists in a container whose entries have names."""
@@ -36,6 +36,7 @@ def check(job: PaddleJob, notes: FieldNotes) -> None:
         elif job.spec.is_elastic and role.most is not None and role.replicas > role.most:
             notes.problem("UM-PDJ-007", f"{path}.replicas", f"is more than limits: {role.replicas} and {role.most}")
         _template(role, f"{path}.template", notes)
+        _host_network(job, role, f"{path}.template.spec", notes)
 
 
 def message(problems: Iterable[Problem]) -> str:
@@ -111,7 +112,7 @@ def _roles(job: PaddleJob, notes: FieldNotes) -> None:
         notes.problem("UM-PDJ-006", "spec", "no role has a pod: all replicas are 0", hint="to pause: runPolicy.suspend")
 
 
-def _template(role: RoleWish, path: str, notes: FieldNotes) -> None:
+def _template(role: PaddleJobRole, path: str, notes: FieldNotes) -> None:
     spec = role.template.get("spec")
     if spec is not None and not isinstance(spec, dict):
         notes.problem("UM-PDJ-001", f"{path}.spec", f"must be an object: {shown(spec)}")
@@ -129,6 +130,7 @@ def _template(role: RoleWish, path: str, notes: FieldNotes) -> None:
     if restart is not None and restart not in RESTART_WORDS:
         hint = f"it is one of {', '.join(RESTART_WORDS)}"
         notes.problem("UM-PDJ-009", f"{path}.spec.restartPolicy", f"unknown word: {shown(restart)}", hint=hint)
+    _pod_fields(spec or {}, f"{path}.spec", notes)
     containers = (spec or {}).get("containers")
     if not isinstance(containers, list) or not containers:
         wrong = next((each.path for each in unknown if each.meant == "containers"), "")
@@ -136,12 +138,49 @@ def _template(role: RoleWish, path: str, notes: FieldNotes) -> None:
         notes.problem("UM-PDJ-005", f"{path}.spec.containers", "has no container", hint=hint)
         return
     _containers(containers, f"{path}.spec.containers", notes)
-    init = (spec or {}).get("initContainers")
-    if init is not None and (not isinstance(init, list) or not all(isinstance(each, dict) for each in init)):
-        notes.problem("UM-PDJ-001", f"{path}.spec.initContainers", f"must be a list of containers: {shown(init)}")
 
 
-def _texts(metadata: dict[str, Any], path: str, notes: FieldNotes) -> None:
+def _pod_fields(spec: JsonObject, path: str, notes: FieldNotes) -> None:
+    """Fields beside the containers that the operator itself reads or adds to."""
+    scheduler = spec.get("schedulerName")
+    if scheduler is not None and not isinstance(scheduler, str):
+        notes.problem("UM-PDJ-001", f"{path}.schedulerName", f"must be a text: {shown(scheduler)}")
+    for name in ("nodeSelector", "overhead"):
+        found = spec.get(name)
+        if found is not None and not isinstance(found, dict):
+            notes.problem("UM-PDJ-001", f"{path}.{name}", f"must be an object: {shown(found)}")
+    tolerations = spec.get("tolerations")
+    if tolerations is not None and not _is_list_of_objects(tolerations):
+        notes.problem("UM-PDJ-001", f"{path}.tolerations", f"must be a list of objects: {shown(tolerations)}")
+    init = spec.get("initContainers")
+    if init is not None and not _is_list_of_objects(init):
+        notes.problem("UM-PDJ-001", f"{path}.initContainers", f"must be a list of containers: {shown(init)}")
+        return
+    for number, container in enumerate(init or ()):
+        _lists(container, f"{path}.initContainers[{number}]", notes)
+
+
+def _host_network(job: PaddleJob, role: PaddleJobRole, path: str, notes: FieldNotes) -> None:
+    """Pods of one node have one address then.
+    In Service mode each lists its port, and the scheduler keeps them apart.
+    """
+    pod, wanted = role.template.get("spec"), job.spec
+    is_shared = isinstance(pod, dict) and pod.get("hostNetwork") is True
+    told_addresses = job.api is JobApi.BATCH and wanted.intranet is Intranet.POD_IP and not wanted.is_elastic
+    if is_shared and told_addresses and sum(each.replicas for each in wanted.roles) > 1:
+        notes.warning(
+            "UM-PDJ-073",
+            f"{path}.hostNetwork",
+            "pods of this job on one node have one address and one port",
+            hint="write `intranet: Host`, which gives each pod ports of its own",
+        )
+
+
+def _is_list_of_objects(found: object) -> bool:
+    return isinstance(found, list) and all(isinstance(each, dict) for each in found)
+
+
+def _texts(metadata: JsonObject, path: str, notes: FieldNotes) -> None:
     for name in ("labels", "annotations"):
         found = metadata.get(name)
         if found is not None and not (
@@ -150,7 +189,7 @@ def _texts(metadata: dict[str, Any], path: str, notes: FieldNotes) -> None:
             notes.problem("UM-PDJ-001", f"{path}.{name}", f"must be an object of texts: {shown(found)}")
 
 
-def _containers(containers: list[Any], path: str, notes: FieldNotes) -> None:
+def _containers(containers: list[object], path: str, notes: FieldNotes) -> None:
     names: set[str] = set()
     for number, container in enumerate(containers):
         where = f"{path}[{number}]"
@@ -169,10 +208,10 @@ def _containers(containers: list[Any], path: str, notes: FieldNotes) -> None:
     _ports([each for each in containers if isinstance(each, dict)], path, notes)
 
 
-def _lists(container: dict[str, Any], path: str, notes: FieldNotes) -> None:
+def _lists(container: JsonObject, path: str, notes: FieldNotes) -> None:
     for key in ("env", "envFrom", "ports", "volumeMounts"):
         found = container.get(key)
-        if found is not None and (not isinstance(found, list) or not all(isinstance(each, dict) for each in found)):
+        if found is not None and not _is_list_of_objects(found):
             notes.problem("UM-PDJ-001", f"{path}.{key}", f"must be a list of objects: {shown(found)}")
             continue
         for number, each in enumerate(found or ()):
@@ -189,7 +228,7 @@ def _lists(container: dict[str, Any], path: str, notes: FieldNotes) -> None:
             notes.problem("UM-PDJ-001", f"{path}.resources.{key}", f"must be an object: {shown(amounts)}")
 
 
-def _ports(containers: list[dict[str, Any]], path: str, notes: FieldNotes) -> None:
+def _ports(containers: list[JsonObject], path: str, notes: FieldNotes) -> None:
     """Containers of a pod share its network: a port can be opened by one of them only."""
     taken: dict[tuple[object, object], str] = {}
     hosts: dict[tuple[object, object], str] = {}
@@ -216,7 +255,7 @@ def _ports(containers: list[dict[str, Any]], path: str, notes: FieldNotes) -> No
                 notes.problem("UM-PDJ-008", where, what, why=f"it is also in {first}")
 
 
-def _port_numbers(port: dict[str, Any], where: str, notes: FieldNotes) -> None:
+def _port_numbers(port: JsonObject, where: str, notes: FieldNotes) -> None:
     for key in ("containerPort", "hostPort"):
         number = port.get(key)
         least = 0 if key == "hostPort" else 1  # 0: none

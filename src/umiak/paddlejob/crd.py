@@ -4,8 +4,8 @@
     old_resource()        the same for Kubernetes 1.11 to 1.21, which serve apiextensions.k8s.io/v1beta1
     kubeflow_resource()   kubeflow.org/v1
 
-Old fields have a type and nothing else, templates keep every field: no manifest that people have is refused. What can never run is
-refused by rules (CEL) where the API server has them; ``checks`` finds the same, and more, everywhere.
+Old fields have a type and nothing else, templates keep every field: no manifest that people have is refused. What can
+never run is refused by rules (CEL) where the API server has them; ``checks`` finds the same, and more, everywhere.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from umiak.paddlejob.resource import GROUP, KIND, PLURAL, VERSION, JobApi
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
+
+    from umiak.core.json_types import JsonObject
 
 NAME = f"{PLURAL}.{GROUP}"
 KUBEFLOW_GROUP = JobApi.KUBEFLOW.value.partition("/")[0]
@@ -53,14 +55,14 @@ _TYPES = {
     FieldKind.CODES: "array",
 }
 _ITEMS = {FieldKind.WORDS: "string", FieldKind.CODES: "integer"}
-_VALUES: dict[FieldKind, dict[str, Any]] = {
+_VALUES: dict[FieldKind, JsonObject] = {
     FieldKind.TEXTS: {"type": "string"},
     FieldKind.NUMBERS: {"type": "integer"},
     FieldKind.QUANTITIES: {"anyOf": [{"type": "integer"}, {"type": "string"}], "x-kubernetes-int-or-string": True},
 }
 
 
-def resource() -> dict[str, Any]:
+def resource() -> JsonObject:
     """For clusters of today."""
     schema = _whole(
         job_fields.FIELDS,
@@ -72,7 +74,7 @@ def resource() -> dict[str, Any]:
     return _definition(GROUP, "pdj", schema, _COLUMNS, ".spec.worker.replicas")
 
 
-def kubeflow_resource() -> dict[str, Any]:
+def kubeflow_resource() -> JsonObject:
     """For manifests of Kubeflow's training-operator. Its status has more fields than Kubeflow's own definition."""
     schema = _whole(
         kubeflow_fields.FIELDS,
@@ -84,19 +86,19 @@ def kubeflow_resource() -> dict[str, Any]:
     return _definition(KUBEFLOW_GROUP, "", schema, _KUBEFLOW_COLUMNS, ".spec.paddleReplicaSpecs.Worker.replicas")
 
 
-def old_resource() -> dict[str, Any]:
+def old_resource() -> JsonObject:
     """For API servers that know no other version of definitions: they have no rules, and keep unknown fields anyway."""
-    made = resource()
-    version = made["spec"]["versions"][0]
+    definition = resource()
+    version = definition["spec"]["versions"][0]
     return {
-        **made,
+        **definition,
         "apiVersion": "apiextensions.k8s.io/v1beta1",
         "spec": {
             "group": GROUP,
             "version": VERSION,
             "versions": [{"name": VERSION, "served": True, "storage": True}],
             "scope": "Namespaced",
-            "names": made["spec"]["names"],
+            "names": definition["spec"]["names"],
             "subresources": version["subresources"],
             "additionalPrinterColumns": [
                 {"JSONPath" if key == "jsonPath" else key: item for key, item in column.items()}
@@ -108,9 +110,9 @@ def old_resource() -> dict[str, Any]:
 
 
 def _definition(
-    group: str, short: str, schema: dict[str, Any], columns: tuple[tuple[str, str, str, str, bool], ...], replicas: str
-) -> dict[str, Any]:
-    names: dict[str, Any] = {"kind": KIND, "listKind": f"{KIND}List", "plural": PLURAL, "singular": KIND.lower()}
+    group: str, short: str, schema: JsonObject, columns: tuple[tuple[str, str, str, str, bool], ...], replicas: str
+) -> JsonObject:
+    names: JsonObject = {"kind": KIND, "listKind": f"{KIND}List", "plural": PLURAL, "singular": KIND.lower()}
     if short:
         names["shortNames"] = [short]
     return {
@@ -142,13 +144,13 @@ def _definition(
     }
 
 
-def _column(name: str, kind: str, path: str, meaning: str, is_wide: bool) -> dict[str, Any]:
-    made: dict[str, Any] = {"name": name, "type": kind, "jsonPath": path}
+def _column(name: str, kind: str, path: str, meaning: str, is_wide: bool) -> JsonObject:
+    column: JsonObject = {"name": name, "type": kind, "jsonPath": path}
     if meaning:
-        made["description"] = meaning
+        column["description"] = meaning
     if is_wide:
-        made["priority"] = 1
-    return made
+        column["priority"] = 1
+    return column
 
 
 def _whole(
@@ -157,9 +159,9 @@ def _whole(
     status: tuple[ResourceField, ...],
     names: tuple[CelRule, ...],
     about: str,
-) -> dict[str, Any]:
+) -> JsonObject:
     wanted = {"type": "object", "description": "What is wanted.", "properties": _properties(spec), **_required(spec)}
-    made = {
+    schema = {
         "type": "object",
         "description": about,
         "properties": {
@@ -174,55 +176,55 @@ def _whole(
             },
         },
     }
-    return {**made, **_rules(names)}
+    return {**schema, **_rules(names)}
 
 
-def _properties(fields: tuple[ResourceField, ...]) -> dict[str, Any]:
+def _properties(fields: tuple[ResourceField, ...]) -> JsonObject:
     return {field.name: _schema(field) for field in fields}
 
 
-def _required(fields: tuple[ResourceField, ...]) -> dict[str, Any]:
+def _required(fields: tuple[ResourceField, ...]) -> JsonObject:
     names = [field.name for field in fields if field.required]
     return {"required": names} if names else {}
 
 
-def _rules(rules: tuple[CelRule, ...]) -> dict[str, Any]:
-    made = [{"rule": each.rule, "message": each.message} for each in rules]
-    return {"x-kubernetes-validations": made} if made else {}
+def _rules(rules: tuple[CelRule, ...]) -> JsonObject:
+    rows = [{"rule": each.rule, "message": each.message} for each in rules]
+    return {"x-kubernetes-validations": rows} if rows else {}
 
 
-def _schema(field: ResourceField) -> dict[str, Any]:
-    made: dict[str, Any] = {"type": _TYPES.get(field.kind, "object"), "description": _description(field)}
+def _schema(field: ResourceField) -> JsonObject:
+    schema: JsonObject = {"type": _TYPES.get(field.kind, "object"), "description": _description(field)}
     if field.kind is FieldKind.TIME:
-        made["format"] = "date-time"
+        schema["format"] = "date-time"
     elif field.kind is FieldKind.TEMPLATE:
-        made["x-kubernetes-preserve-unknown-fields"] = True
+        schema["x-kubernetes-preserve-unknown-fields"] = True
     elif field.kind is FieldKind.OBJECT:
-        made |= {"properties": _properties(field.fields), **_required(field.fields)}
+        schema |= {"properties": _properties(field.fields), **_required(field.fields)}
     elif field.kind is FieldKind.LIST:
-        made["items"] = {"type": "object", "properties": _properties(field.fields), **_required(field.fields)}
+        schema["items"] = {"type": "object", "properties": _properties(field.fields), **_required(field.fields)}
         if field.keys:
-            made |= {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": list(field.keys)}
+            schema |= {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": list(field.keys)}
     elif field.kind in _ITEMS:
-        made["items"] = {"type": _ITEMS[field.kind], **({} if field.is_old else _limits(field))}
+        schema["items"] = {"type": _ITEMS[field.kind], **({} if field.is_old else _limits(field))}
     elif field.kind in _VALUES:
-        made["additionalProperties"] = _VALUES[field.kind]
+        schema["additionalProperties"] = _VALUES[field.kind]
     if not field.is_old and field.kind not in _ITEMS:
-        made |= _limits(field)
-    return {**made, **_rules(field.rules)}
+        schema |= _limits(field)
+    return {**schema, **_rules(field.rules)}
 
 
-def _limits(field: ResourceField) -> dict[str, Any]:
-    made: dict[str, Any] = {}
+def _limits(field: ResourceField) -> JsonObject:
+    limits: JsonObject = {}
     if field.least is not None:
-        made["minimum"] = field.least
+        limits["minimum"] = field.least
     if field.most is not None:
-        made["maximum"] = field.most
+        limits["maximum"] = field.most
     if field.is_closed:
-        made["enum"] = list(field.words)
+        limits["enum"] = list(field.words)
     if field.name == "managedBy":
-        made["maxLength"] = LONGEST_MANAGER
-    return made
+        limits["maxLength"] = LONGEST_MANAGER
+    return limits
 
 
 def _description(field: ResourceField) -> str:

@@ -16,8 +16,8 @@ from umiak.paddlejob.resource import FailureRule, PodRole, RuleAction
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from typing import Any
 
+    from umiak.core.json_types import JsonMapping
     from umiak.paddlejob.field_reader import FieldNotes
 
 PATH = "spec.runPolicy.failurePolicy.rules"
@@ -46,52 +46,43 @@ REASONS = (
 def field(roles: tuple[str, ...]) -> ResourceField:
     """With the names that roles have in a dialect."""
     codes = ResourceField(
-        name="onExitCodes",
-        kind=FieldKind.OBJECT,
-        meaning="Looks at the exit code of the training, or of an init container that failed.",
+        "onExitCodes",
+        "Looks at the exit code of the training, or of an init container that failed.",
+        FieldKind.OBJECT,
         fields=(
             ResourceField(
-                name="operator",
-                meaning="One of the values, or none of them.",
-                words=(IN, NOT_IN),
-                default=IN,
-                is_closed=True,
+                "operator", "One of the values, or none of them.", words=(IN, NOT_IN), default=IN, is_closed=True
             ),
-            ResourceField(name="values", kind=FieldKind.CODES, meaning="Exit codes.", least=1, most=255, required=True),
+            ResourceField("values", "Exit codes.", FieldKind.CODES, least=1, most=255, required=True),
         ),
     )
     return ResourceField(
-        name="failurePolicy",
-        kind=FieldKind.OBJECT,
-        meaning="What failures lead to. With rules containers are never restarted in their pods, so that each failure is seen.",
+        "failurePolicy",
+        "What failures lead to. With rules containers are never restarted in their pods, so that each failure is seen.",
+        FieldKind.OBJECT,
         fields=(
             ResourceField(
-                name="rules",
-                kind=FieldKind.LIST,
-                meaning="For each pod that failed the first rule counts all of whose parts match. Where none does, pods that the cluster took "
+                "rules",
+                "For each pod that failed the first rule counts all of whose parts match. Where none does, pods that the cluster took "
                 "away are restarted without being counted, and those that failed by themselves within backoffLimit.",
+                FieldKind.LIST,
                 fields=(
                     ResourceField(
-                        name="action",
-                        meaning="The job fails at once, or is restarted as restartScope says: within backoffLimit, or without being counted.",
+                        "action",
+                        "The job fails at once, or is restarted as restartScope says: within backoffLimit, or without being counted.",
                         words=tuple([word.value for word in RuleAction]),
                         is_closed=True,
                         required=True,
                     ),
                     ResourceField(
-                        name="roles",
-                        kind=FieldKind.WORDS,
-                        meaning="Roles that it is about.",
-                        default="all",
-                        words=roles,
-                        is_closed=True,
+                        "roles", "Roles that it is about.", FieldKind.WORDS, default="all", words=roles, is_closed=True
                     ),
                     codes,
                     ResourceField(
-                        name="onReasons",
-                        kind=FieldKind.WORDS,
-                        meaning="Looks at why a pod failed, as `kubectl describe pod` says it: OOMKilled, Evicted, NodeLost, "
+                        "onReasons",
+                        "Looks at why a pod failed, as `kubectl describe pod` says it: OOMKilled, Evicted, NodeLost, "
                         "Preempting, Error and others. PodDeleted is looked at only if it is named here.",
+                        FieldKind.WORDS,
                         default="any",
                     ),
                 ),
@@ -100,7 +91,7 @@ def field(roles: tuple[str, ...]) -> ResourceField:
     )
 
 
-def rules_of(found: Mapping[str, Any], roles: Mapping[str, PodRole], notes: FieldNotes) -> tuple[FailureRule, ...]:
+def rules_of(found: JsonMapping, roles: Mapping[str, PodRole], notes: FieldNotes) -> tuple[FailureRule, ...]:
     """Of the run policy, as it was read."""
     rules: list[FailureRule] = []
     for number, each in enumerate((found.get("failurePolicy") or {}).get("rules") or ()):

@@ -1,4 +1,5 @@
-"""Reads plain JSON with a table of fields: what is right comes out, what is wrong becomes a problem with its path. A decider.
+"""Reads plain JSON with a table of fields: what is right comes out, what is wrong becomes a problem with its path.
+A decider.
 
     notes = FieldNotes()
     read = object_of(FIELDS, manifest.get("spec"), "spec", notes)     {"withGloo": 1, "worker": {...}}
@@ -14,6 +15,7 @@ from umiak.core.nearest import nearest
 from umiak.core.problem import Problem
 from umiak.core.shown import one_line
 from umiak.core.value import replace
+from umiak.kube import times
 from umiak.paddlejob.fields import FieldKind
 
 TYPE_CHECKING = False
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any
 
+    from umiak.core.json_types import JsonObject
     from umiak.paddlejob.fields import ResourceField
 
 LONGEST_SHOWN = 60
@@ -43,7 +46,7 @@ class FieldNotes:
         self.warnings.append(Problem(code=code, where=where, what=what, why=why, hint=hint))
 
 
-def shown(item: Any) -> str:
+def shown(item: object) -> str:
     """A value in a message, in one short line."""
     try:
         text = json.dumps(item, ensure_ascii=False)
@@ -52,17 +55,30 @@ def shown(item: Any) -> str:
     return one_line(text, LONGEST_SHOWN)
 
 
+def text_in(item: object) -> str:
+    """A text; empty for anything else."""
+    return item if isinstance(item, str) else ""
+
+
+def time_in(item: object) -> float | None:
+    """The seconds of a time such as 2026-01-31T12:00:00Z; None for anything else."""
+    try:
+        return times.maybe(item) if isinstance(item, str) else None
+    except (OverflowError, TypeError):
+        return None
+
+
 def object_of(
     fields: Iterable[ResourceField],
-    item: Any,
+    item: object,
     path: str,
     notes: FieldNotes,
     *,
     misspelled: dict[str, str] | None = None,
-) -> dict[str, Any]:
+) -> JsonObject:
     """The fields of an object that can be read, by name. None and a missing object are an empty one."""
     known = {field.name: field for field in fields}
-    found: dict[str, Any] = {}
+    found: JsonObject = {}
     if item is not None and not isinstance(item, dict):
         notes.problem("UM-PDJ-001", path, f"must be an object: {shown(item)}")
         item = None
@@ -92,7 +108,7 @@ def _unknown(
     )
 
 
-def _read(field: ResourceField, item: Any, path: str, notes: FieldNotes) -> Any:
+def _read(field: ResourceField, item: object, path: str, notes: FieldNotes) -> object:
     """The value of a field; None if it has none that can be used."""
     if field.unused:
         notes.warning("UM-PDJ-011", path, "has no effect", why=field.unused)
@@ -114,7 +130,7 @@ def _read(field: ResourceField, item: Any, path: str, notes: FieldNotes) -> Any:
     raise AssertionError(field.kind)  # the other kinds stand in status only, which `report` reads
 
 
-def _list(field: ResourceField, items: Any, path: str, notes: FieldNotes) -> tuple[Any, ...] | None:
+def _list(field: ResourceField, items: object, path: str, notes: FieldNotes) -> tuple[object, ...] | None:
     """Its items that can be read."""
     if not isinstance(items, list):
         _wrong(field, items, path, notes)
@@ -122,7 +138,7 @@ def _list(field: ResourceField, items: Any, path: str, notes: FieldNotes) -> tup
     if len(items) > MOST_ITEMS:
         notes.problem("UM-PDJ-003", path, f"has more than {MOST_ITEMS} items: {len(items)}")
         return None
-    found = []
+    found: list[object] = []
     for number, item in enumerate(items):
         where = f"{path}[{number}]"
         if field.kind is FieldKind.LIST:
@@ -133,12 +149,12 @@ def _list(field: ResourceField, items: Any, path: str, notes: FieldNotes) -> tup
     return tuple([each for each in found if each is not None])
 
 
-def _wrong(field: ResourceField, item: Any, path: str, notes: FieldNotes) -> Any:
+def _wrong(field: ResourceField, item: object, path: str, notes: FieldNotes) -> Any:
     """None: there is no value that could be used."""
     notes.problem("UM-PDJ-001", path, f"must be {field.kind.value}: {shown(item)}")
 
 
-def _integer(field: ResourceField, item: Any, path: str, notes: FieldNotes) -> int | None:
+def _integer(field: ResourceField, item: object, path: str, notes: FieldNotes) -> int | None:
     if isinstance(item, bool) or not isinstance(item, int):
         _wrong(field, item, path, notes)
         return None
@@ -151,7 +167,7 @@ def _integer(field: ResourceField, item: Any, path: str, notes: FieldNotes) -> i
     return item
 
 
-def _text(field: ResourceField, item: Any, path: str, notes: FieldNotes) -> str | None:
+def _text(field: ResourceField, item: object, path: str, notes: FieldNotes) -> str | None:
     if not isinstance(item, str):
         _wrong(field, item, path, notes)
         return None
@@ -176,7 +192,7 @@ def _unknown_word(field: ResourceField, item: str, path: str, notes: FieldNotes)
         notes.problem("UM-PDJ-009", path, f"unknown word: {shown(item)}", hint=hint)
 
 
-def _quantities(field: ResourceField, item: Any, path: str, notes: FieldNotes) -> tuple[tuple[str, str], ...] | None:
+def _quantities(field: ResourceField, item: object, path: str, notes: FieldNotes) -> tuple[tuple[str, str], ...] | None:
     if not isinstance(item, dict):
         _wrong(field, item, path, notes)
         return None

@@ -2,15 +2,17 @@
 
     ResourceField(name="withGloo", kind=FieldKind.INTEGER, meaning="...", least=0, most=2, is_old=True)
 
-A field that the old operator had is ``is_old``: the schema of the CRD says no more than its type, so that no manifest that
-people have is refused by the API server. What is wrong with it is found by ``reading`` and ``checks``, and told in a condition.
+A field that the old operator had is ``is_old``: the schema of the CRD says no more than its type, so that no manifest
+that people have is refused by the API server. What is wrong with it is found by ``reading`` and ``checks``, and told in
+a condition.
 """
 
 from __future__ import annotations
 
 from enum import Enum
+from functools import partial
 
-from umiak.core.value import value
+from umiak.core.value import positional_value, value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,6 +36,10 @@ class FieldKind(Enum):
     CODES = "a list of integers"
 
 
+TEXT, INTEGER, BOOLEAN, TIME, OBJECT, LIST, TEMPLATE, QUANTITIES, TEXTS, NUMBERS, WORDS, CODES = FieldKind
+"""Its members, for tables."""
+
+
 @value
 class CelRule:
     """A rule in the Common Expression Language, which API servers since 1.25 check when an object is written."""
@@ -42,7 +48,7 @@ class CelRule:
     message: str
 
 
-@value
+@positional_value
 class ResourceField:
     """One field."""
 
@@ -56,7 +62,9 @@ class ResourceField:
     least: int | None = None
     most: int | None = None
     words: tuple[str, ...] = ()
-    """All that it, or an item of its list, may say. An unknown word in an old field is a warning, in a new one an error."""
+    """All that it, or an item of its list, may say.
+    An unknown word in an old field is a warning, in a new one an error.
+    """
     required: bool = False
     is_old: bool = False
     """A field of the old operators' resources: the schema has neither limits nor words for it."""
@@ -67,6 +75,13 @@ class ResourceField:
     keys: tuple[str, ...] = ()
     """Of a list: the fields that tell its items apart."""
     rules: tuple[CelRule, ...] = ()
+    remembered: str = ""
+    """Of a number, or an object of numbers or texts, in ``status``:
+    the field of `JobReport` that it is read into and written from.
+    """
+
+
+old_field = partial(ResourceField, is_old=True)
 
 
 def described(fields: tuple[ResourceField, ...], path: str) -> Iterator[tuple[str, ResourceField]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from umiak.paddlejob import failure_rules
-from umiak.paddlejob.fields import CelRule, FieldKind, ResourceField
+from umiak.paddlejob.fields import BOOLEAN, INTEGER, OBJECT, QUANTITIES, TEMPLATE, CelRule, ResourceField, old_field
 from umiak.paddlejob.resource import CleanPods, Intranet, PodRole, RestartScope, SuccessPolicy
 
 MOST_REPLICAS = 10_000
@@ -19,19 +19,19 @@ ROLE_WORDS = tuple(word.value for word in PodRole)
 
 START_LIMITS = (
     ResourceField(
-        name="imagePullTimeoutSeconds",
-        kind=FieldKind.INTEGER,
-        meaning="Seconds from when a node has taken a pod until its images must be there: when they have passed and a pull has failed "
+        "imagePullTimeoutSeconds",
+        "Seconds from when a node has taken a pod until its images must be there: when they have passed and a pull has failed "
         "(ErrImagePull, ImagePullBackOff), the job has failed. A pull that goes on is waited for.",
+        INTEGER,
         default="no limit",
         least=1,
         most=10**9,
     ),
     ResourceField(
-        name="pendingTimeoutSeconds",
-        kind=FieldKind.INTEGER,
-        meaning="Seconds from the creation of a pod until it must run; then the job has failed, with the scheduler's or the node's word why. Elastic jobs "
+        "pendingTimeoutSeconds",
+        "Seconds from the creation of a pod until it must run; then the job has failed, with the scheduler's or the node's word why. Elastic jobs "
         "wait while they have enough workers. Pods that are not created yet, as a quota or a queue forbids them, do not count.",
+        INTEGER,
         default="no limit",
         least=1,
         most=10**9,
@@ -41,45 +41,33 @@ START_LIMITS = (
 
 
 def _role(name: str, meaning: str) -> ResourceField:
-    return ResourceField(
-        name=name,
-        kind=FieldKind.OBJECT,
-        meaning=meaning,
-        is_old=True,
+    return old_field(
+        name,
+        meaning,
+        OBJECT,
         fields=(
-            ResourceField(
-                name="replicas",
-                kind=FieldKind.INTEGER,
-                meaning="Number of pods.",
-                least=0,
-                most=MOST_REPLICAS,
-                required=True,
-                is_old=True,
-            ),
-            ResourceField(
-                name="requests",
-                kind=FieldKind.INTEGER,
-                meaning="Fewest pods that an elastic job goes on with.",
+            old_field("replicas", "Number of pods.", INTEGER, least=0, most=MOST_REPLICAS, required=True),
+            old_field(
+                "requests",
+                "Fewest pods that an elastic job goes on with.",
+                INTEGER,
                 default="1",
                 least=0,
                 most=MOST_REPLICAS,
-                is_old=True,
             ),
-            ResourceField(
-                name="limits",
-                kind=FieldKind.INTEGER,
-                meaning="Most pods that an elastic job may be scaled to.",
+            old_field(
+                "limits",
+                "Most pods that an elastic job may be scaled to.",
+                INTEGER,
                 default="no limit",
                 least=0,
                 most=MOST_REPLICAS,
-                is_old=True,
             ),
-            ResourceField(
-                name="template",
-                kind=FieldKind.TEMPLATE,
-                meaning="Pod template: metadata and spec as in any workload. Fields that this operator does not know reach the pods "
+            old_field(
+                "template",
+                "Pod template: metadata and spec as in any workload. Fields that this operator does not know reach the pods "
                 "unchanged. The container called `paddle`, else the first one, is the training: it gets the variables of the job and decides how its pod ends.",
-                is_old=True,
+                TEMPLATE,
             ),
         ),
         rules=(
@@ -92,78 +80,75 @@ def _role(name: str, meaning: str) -> ResourceField:
     )
 
 
-SCHEDULING = ResourceField(
-    name="schedulingPolicy",
-    kind=FieldKind.OBJECT,
-    meaning="Gang scheduling: the pods are started together or not at all. Needs an operator that runs with `--scheduling`.",
-    is_old=True,
+SCHEDULING = old_field(
+    "schedulingPolicy",
+    "Gang scheduling: the pods are started together or not at all. Needs an operator that runs with `--scheduling`.",
+    OBJECT,
     fields=(
-        ResourceField(
-            name="minAvailable",
-            kind=FieldKind.INTEGER,
-            meaning="Number of pods that must fit before any is started.",
+        old_field(
+            "minAvailable",
+            "Number of pods that must fit before any is started.",
+            INTEGER,
             default="all pods of the job",
             least=0,
-            is_old=True,
         ),
-        ResourceField(name="queue", meaning="Queue of the scheduler.", is_old=True),
-        ResourceField(name="priorityClass", meaning="Priority class of the gang.", is_old=True),
-        ResourceField(
-            name="minResources",
-            kind=FieldKind.QUANTITIES,
-            meaning="Resources that must be free before any pod is started.",
+        old_field("queue", "Queue of the scheduler."),
+        old_field("priorityClass", "Priority class of the gang."),
+        old_field(
+            "minResources",
+            "Resources that must be free before any pod is started.",
+            QUANTITIES,
             default="the sum of what the pods request",
-            is_old=True,
         ),
     ),
 )
 
 RUN_POLICY = ResourceField(
-    name="runPolicy",
-    kind=FieldKind.OBJECT,
-    meaning="How the job is run, restarted and cleaned up. Manifests for the old operator never have it.",
+    "runPolicy",
+    "How the job is run, restarted and cleaned up. Manifests for the old operator never have it.",
+    OBJECT,
     fields=(
         ResourceField(
-            name="suspend",
-            kind=FieldKind.BOOLEAN,
-            meaning="true deletes the pods and keeps the job; false starts it again. Kueue sets it.",
+            "suspend",
+            "true deletes the pods and keeps the job; false starts it again. Kueue sets it.",
+            BOOLEAN,
             default="false",
         ),
         ResourceField(
-            name="backoffLimit",
-            kind=FieldKind.INTEGER,
-            meaning="How often the job is restarted after failures of its own. Pods that the cluster took away do not count.",
+            "backoffLimit",
+            "How often the job is restarted after failures of its own. Pods that the cluster took away do not count.",
+            INTEGER,
             default="3",
             least=0,
             most=1_000_000,
         ),
         ResourceField(
-            name="backoffResetSeconds",
-            kind=FieldKind.INTEGER,
-            meaning="After the job has run well for so long, restarts before that no longer count against backoffLimit. 0: they always do.",
+            "backoffResetSeconds",
+            "After the job has run well for so long, restarts before that no longer count against backoffLimit. 0: they always do.",
+            INTEGER,
             default="3600",
             least=0,
             most=1_000_000_000,
         ),
         ResourceField(
-            name="restartScope",
-            meaning="What is restarted when a pod fails: the pod, all pods of its role, or the whole job.",
+            "restartScope",
+            "What is restarted when a pod fails: the pod, all pods of its role, or the whole job.",
             default="Pod with parameter servers and for elastic jobs, else Job",
             words=SCOPE_WORDS,
             is_closed=True,
         ),
         ResourceField(
-            name="ttlSecondsAfterFinished",
-            kind=FieldKind.INTEGER,
-            meaning="Seconds after its end until the job itself is deleted.",
+            "ttlSecondsAfterFinished",
+            "Seconds after its end until the job itself is deleted.",
+            INTEGER,
             default="never",
             least=0,
             most=10**9,
         ),
         ResourceField(
-            name="activeDeadlineSeconds",
-            kind=FieldKind.INTEGER,
-            meaning="Seconds that the job may run, restarts included; then it has failed.",
+            "activeDeadlineSeconds",
+            "Seconds that the job may run, restarts included; then it has failed.",
+            INTEGER,
             default="no limit",
             least=1,
             most=10**9,
@@ -171,15 +156,15 @@ RUN_POLICY = ResourceField(
         *START_LIMITS,
         failure_rules.field(ROLE_WORDS),
         ResourceField(
-            name="successPolicy",
-            meaning="The job is done when its workers are (servers are then stopped), or only when all roles are.",
+            "successPolicy",
+            "The job is done when its workers are (servers are then stopped), or only when all roles are.",
             default="Workers",
             words=SUCCESS_WORDS,
             is_closed=True,
         ),
         ResourceField(
-            name="managedBy",
-            meaning="Another controller that runs this job: this operator leaves it alone. Can't be changed.",
+            "managedBy",
+            "Another controller that runs this job: this operator leaves it alone. Can't be changed.",
             default="this operator",
         ),
     ),
@@ -192,57 +177,51 @@ RUN_POLICY = ResourceField(
 )
 
 FIELDS = (
-    ResourceField(
-        name="cleanPodPolicy",
-        meaning="Which pods of a finished job are deleted. Pods of a failed job that still run are deleted unless it is Never.",
+    old_field(
+        "cleanPodPolicy",
+        "Which pods of a finished job are deleted. Pods of a failed job that still run are deleted unless it is Never.",
         default="OnCompletion; an unknown word means the same and is a warning",
         words=CLEAN_WORDS,
-        is_old=True,
     ),
-    ResourceField(
-        name="cleanPolicy",
-        meaning="A slip in a document of the old operator, so that manifests have it.",
-        is_old=True,
+    old_field(
+        "cleanPolicy",
+        "A slip in a document of the old operator, so that manifests have it.",
         unused="the field is called cleanPodPolicy",
     ),
-    ResourceField(
-        name="intranet",
-        meaning="How pods reach one another: by pod address, by the name of a headless Service, or on the network of their nodes.",
+    old_field(
+        "intranet",
+        "How pods reach one another: by pod address, by the name of a headless Service, or on the network of their nodes.",
         default="PodIP",
         words=INTRANET_WORDS,
-        is_old=True,
     ),
-    ResourceField(
-        name="withGloo",
-        kind=FieldKind.INTEGER,
-        meaning="Gloo barriers of a job with parameter servers: 0 off, 1 for workers, 2 for workers and servers.",
+    old_field(
+        "withGloo",
+        "Gloo barriers of a job with parameter servers: 0 off, 1 for workers, 2 for workers and servers.",
+        INTEGER,
         default="0",
         least=0,
         most=2,
-        is_old=True,
     ),
     _role("ps", "Parameter servers. A job that has them is of mode PS."),
     _role("worker", "Trainers."),
     _role("heter", "Heterogeneous trainers, of a job with parameter servers."),
-    ResourceField(
-        name="elastic",
-        kind=FieldKind.INTEGER,
-        meaning="Any number makes the job elastic: workers may come and go, and `kubectl scale` changes their number.",
+    old_field(
+        "elastic",
+        "Any number makes the job elastic: workers may come and go, and `kubectl scale` changes their number.",
+        INTEGER,
         default="not elastic",
-        is_old=True,
     ),
     SCHEDULING,
     RUN_POLICY,
-    ResourceField(
-        name="sampleSetRef",
-        kind=FieldKind.OBJECT,
-        meaning="Data of a SampleSet of PaddleCloud.",
-        is_old=True,
+    old_field(
+        "sampleSetRef",
+        "Data of a SampleSet of PaddleCloud.",
+        OBJECT,
         unused="SampleSets of PaddleCloud are not supported: mount their PersistentVolumeClaim in the template",
         fields=(
-            ResourceField(name="name", meaning="Name of the SampleSet.", is_old=True),
-            ResourceField(name="namespace", meaning="Its namespace.", is_old=True),
-            ResourceField(name="mountPath", meaning="Where its data would be mounted.", is_old=True),
+            old_field("name", "Name of the SampleSet."),
+            old_field("namespace", "Its namespace."),
+            old_field("mountPath", "Where its data would be mounted."),
         ),
     ),
 )
@@ -276,5 +255,6 @@ def name_rules(roles: tuple[str, ...] = ("ps", "worker", "heter")) -> tuple[CelR
 
 
 MISSPELLED = {"cleanPolicy": "cleanPodPolicy"}
-"""Names that documents of the old operator had by mistake: a warning that names the right one. They have no effect, and are in the definition
-so that `kubectl create` does not refuse manifests that have them."""
+"""Names that documents of the old operator had by mistake: a warning that names the right one.
+They have no effect, and are in the definition so that `kubectl create` does not refuse manifests that have them.
+"""

@@ -1,4 +1,6 @@
-"""What the objects of a job are called: names, labels and annotations of the old operators, which tools rely on. A decider."""
+"""What the objects of a job are called: names, labels and annotations of the old operators, which tools rely on.
+A decider.
+"""
 
 from __future__ import annotations
 

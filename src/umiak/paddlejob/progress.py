@@ -17,8 +17,6 @@ from umiak.paddlejob.resource import PodRole
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
-
     from umiak.paddlejob.resource import PaddleJob
 
 ASKED_BY = "batch.paddlepaddle.org/progress"
@@ -86,7 +84,7 @@ def _of_trainer(line: str) -> dict[str, str]:
     return found
 
 
-def _text(each: Any) -> str:
+def _text(each: object) -> str:
     if isinstance(each, str):
         return one_line(each, LONGEST_VALUE)
     if isinstance(each, bool) or not isinstance(each, (int, float)):

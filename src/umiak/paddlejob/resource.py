@@ -1,7 +1,7 @@
 """A PaddleJob as its operator sees it: the wish in ``spec``, the report in ``status``. Values.
 
-Pod templates stay plain JSON (``dict``): a cluster knows fields of pods that we do not, and they pass through untouched.
-Times are seconds since 1970.
+Pod templates stay plain JSON (``dict``): a cluster knows fields of pods that we do not,
+and they pass through untouched. Times are seconds since 1970.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from umiak.core.value import value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from umiak.core.json_types import JsonObject
 
 GROUP = "batch.paddlepaddle.org"
 VERSION = "v1"
@@ -74,7 +74,9 @@ class JobPhase(str, Enum):
 
 
 class CleanPods(str, Enum):
-    """Which pods of a finished job are deleted. Those of a failed job that still run are deleted unless this says Never."""
+    """Which pods of a finished job are deleted.
+    Those of a failed job that still run are deleted unless this says Never.
+    """
 
     ALWAYS = "Always"
     NEVER = "Never"
@@ -109,7 +111,9 @@ class RuleAction(str, Enum):
 
 @value
 class FailureRule:
-    """One of ``runPolicy.failurePolicy.rules``: it is about a failed pod if everything that it says is true of the pod."""
+    """One of ``runPolicy.failurePolicy.rules``: it is about a failed pod
+    if everything that it says is true of the pod.
+    """
 
     action: RuleAction
     roles: tuple[PodRole, ...] = ()
@@ -126,7 +130,7 @@ class FailureRule:
 
 
 @value
-class RoleWish:
+class PaddleJobRole:
     """One role of the spec."""
 
     role: PodRole
@@ -135,13 +139,13 @@ class RoleWish:
     """``requests``: the fewest pods of an elastic job."""
     most: int | None = None
     """``limits``."""
-    template: dict[str, Any] = {}
+    template: JsonObject = {}
     restarts_by_exit_code: bool = False
     """Kubeflow's ``restartPolicy: ExitCode``: 1 to 127 is final, 128 to 255 is tried again."""
 
 
 @value
-class GangWish:
+class GangSpec:
     """``schedulingPolicy``."""
 
     min_available: int | None = None
@@ -172,17 +176,17 @@ class RunPolicy:
 class JobSpec:
     """What is wanted, with the defaults of ``paddlejob.defaults`` in place."""
 
-    roles: tuple[RoleWish, ...]
+    roles: tuple[PaddleJobRole, ...]
     """In the order ps, worker, heter."""
     intranet: Intranet = Intranet.POD_IP
     with_gloo: int = 0
     clean_pods: CleanPods | None = None
     """None: an empty or an unknown word, which cleans on completion only."""
     is_elastic: bool = False
-    gang: GangWish | None = None
+    gang: GangSpec | None = None
     run_policy: RunPolicy = RunPolicy()
 
-    def role(self, role: PodRole) -> RoleWish | None:
+    def role(self, role: PodRole) -> PaddleJobRole | None:
         return next((each for each in self.roles if each.role is role), None)
 
     @property
@@ -224,7 +228,9 @@ class RoleCounts:
 
 @value
 class JobReport:
-    """``status``: what the operator last wrote. It is the operator's only memory; the rest is looked up in the cluster."""
+    """``status``: what the operator last wrote. It is the operator's only memory;
+    the rest is looked up in the cluster.
+    """
 
     phase: JobPhase | None = None
     mode: JobMode | None = None
@@ -232,7 +238,9 @@ class JobReport:
     conditions: tuple[Condition, ...] = ()
     observed_generation: int = 0
     attempt: int = 0
-    """How often the whole job, or a role of it, was started again. Pods and ConfigMap carry the attempt that they belong to."""
+    """How often the whole job, or a role of it, was started again.
+    Pods and ConfigMap carry the attempt that they belong to.
+    """
     restarts: int = 0
     """Restarts after failures of the program."""
     forgiven: int = 0
@@ -240,7 +248,9 @@ class JobReport:
     pod_restarts: tuple[tuple[str, int], ...] = ()
     """Restarts of single pods, by name."""
     completed: tuple[tuple[str, str], ...] = ()
-    """Pods of this attempt that ended well, as ranges of numbers by role (``0-2,5``): they are not run again when they are deleted."""
+    """Pods of this attempt that ended well, as ranges of numbers by role (``0-2,5``):
+    they are not run again when they are deleted.
+    """
     port: int = 0
     """The base port of this job's endpoints; 0 is not chosen yet."""
     node_ports: tuple[tuple[str, int], ...] = ()

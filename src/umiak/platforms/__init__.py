@@ -1,11 +1,13 @@
-"""Environment in, `Placement` out: which cluster does this node belong to? A decider, pure but for two batch systems' files.
+"""Environment in, `Placement` out: which cluster does this node belong to? A decider,
+pure but for two batch systems' files.
 
     placement = detect(os.environ)                 # the first rule that recognises its platform, or None
     placement = detect(os.environ, only="slurm")   # that rule or an error; "none" switches detection off
 
 `RULES` is the whole table in the order of decision. A rule's module is imported only if one of the rule's markers is
-set, so that a launch on a laptop pays for this table alone. To add a platform: one function `Reader -> Placement | None`
-in a module of this package, one row below, one simulated environment in `umiak.testing.environments`.
+set, so that a launch on a laptop pays for this table alone. To add a platform: one function
+`Reader -> Placement | None` in a module of this package, one row below, one simulated environment in
+`umiak.testing.environments`.
 
 What the order means: who started *this very process* comes before who owns the machine. mpirun inside a Slurm
 allocation starts its daemons with srun, so its processes see a Slurm step with the daemons' ranks, not their own;
@@ -60,7 +62,7 @@ RULES = (
     _rule("paddle-launch", "paddlecloud:launched", "PADDLE_CURRENT_ENDPOINT",
           "PADDLE_TRAINER_ID PADDLE_TRAINERS_NUM PADDLE_TRAINER_ENDPOINTS PADDLE_LOCAL_RANK PADDLE_LOCAL_SIZE "
           "PADDLE_MASTER"),
-    _rule("azureml", "azureml:place", "AZUREML_EXPERIMENT_ID AZUREML_RUN_ID",
+    _rule("azureml", "torch:azureml", "AZUREML_EXPERIMENT_ID AZUREML_RUN_ID",
           "OMPI_COMM_WORLD_RANK OMPI_COMM_WORLD_SIZE OMPI_COMM_WORLD_LOCAL_RANK OMPI_COMM_WORLD_LOCAL_SIZE RANK "
           "WORLD_SIZE LOCAL_RANK NODE_RANK AZ_BATCH_MASTER_NODE AZ_BATCHAI_MPI_MASTER_NODE MASTER_ADDR MASTER_PORT"),
     _rule("openmpi", "mpi:openmpi", "OMPI_COMM_WORLD_SIZE",
@@ -82,7 +84,7 @@ RULES = (
           "VC_TASK_INDEX VC_<TASK>_HOSTS VC_<TASK>_NUM MA_HJ_NAME MA_NAMESPACE MA_CURRENT_IP"),
     _rule("modelarts-old", "modelarts:old", "DLS_TASK_NUMBER",
           "DLS_TASK_INDEX DLS_JOB_ID BATCH_CUSTOM<i>_HOSTS BATCH_CURRENT_HOST"),
-    _rule("aihc", "aihc:place", "AIHC_JOB_NAME", "RANK WORLD_SIZE MASTER_ADDR MASTER_PORT NPROC_PER_NODE"),
+    _rule("aihc", "torch:aihc", "AIHC_JOB_NAME", "RANK WORLD_SIZE MASTER_ADDR MASTER_PORT NPROC_PER_NODE"),
     _rule("mlp", "mlp:place", "MLP_ROLE",
           "MLP_ROLE_INDEX MLP_<ROLE>_NUM MLP_<ROLE>_ALL_HOSTS MLP_<ROLE>_<i>_HOST MLP_<ROLE>_<i>_PORT MLP_HOST "
           "MLP_TASK_ID"),
@@ -170,14 +172,12 @@ def _forced(name: str, environ: Mapping[str, str], read: Callable[[str], str | N
         return placement
     names = (*rule.markers, *rule.variables)
     found = [name for name in names if environ.get(name)]
-    raise UmiakError(
-        Problem(
-            code="UM-PLATFORM-002",
-            where="--topology",
-            what=f"this environment does not look like: {name}",
-            why=f"it is told by {', '.join(names)}; set here: {', '.join(found) or 'none of them'}",
-            hint="leave `--topology` out to let umiak find the platform, or say `--topology none`",
-        )
+    raise UmiakError.of(
+        "UM-PLATFORM-002",
+        f"this environment does not look like: {name}",
+        where="--topology",
+        why=f"it is told by {', '.join(names)}; set here: {', '.join(found) or 'none of them'}",
+        hint="leave `--topology` out to let umiak find the platform, or say `--topology none`",
     )
 
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from umiak.core.cluster import Placement
 from umiak.platforms import mpi
-from umiak.platforms.reading import meeting_point, unique
+from umiak.platforms.reading import master_endpoint, unique
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def lsf(reader: Reader) -> Placement | None:
         return mpi.read(
             reader,
             mpi.JSM,
-            master=meeting_point(hosts[0]) if hosts else None,
+            master=master_endpoint(hosts[0]) if hosts else None,
             hosts=hosts if one_each else (),
             hosts_from="LSB_DJOB_RANKFILE",
             job_id=job_id,
@@ -62,7 +62,7 @@ def _by_position(
         nodes=len(hosts),
         rank=rank,
         hosts=hosts,
-        master=meeting_point(hosts[0]),
+        master=master_endpoint(hosts[0]),
         host=hosts[rank] if rank is not None and rank < len(hosts) else None,
         job_id=job_id,
     )

@@ -7,7 +7,7 @@ counts of GPUs per node are not read: how many workers a node starts is decided 
 from __future__ import annotations
 
 from umiak.core.cluster import Placement
-from umiak.platforms.reading import meeting_point
+from umiak.platforms.reading import master_endpoint
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def _place(reader: Reader, rank: str, nodes: str, hosts: str, head: str | None, 
         nodes=count,
         rank=seat,
         hosts=listed,
-        master=None if first is None else meeting_point(first),
+        master=None if first is None else master_endpoint(first),
         host=listed[seat] if seat is not None and seat < len(listed) else None,
         job_id=reader.text(job_id),
     )

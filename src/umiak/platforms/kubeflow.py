@@ -14,7 +14,7 @@ Traps
 from __future__ import annotations
 
 from umiak.core.cluster import Placement, Role
-from umiak.platforms.reading import meeting_point, whole
+from umiak.platforms.reading import master_endpoint, whole
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def trainer(reader: Reader) -> Placement | None:
         reason=reader.reason("PET_NODE_RANK", "PET_NNODES"),
         nodes=reader.span("PET_NNODES"),
         rank=reader.number("PET_NODE_RANK"),
-        master=reader.master("PET_RDZV_ENDPOINT") if address is None else meeting_point(address, port),
+        master=reader.master("PET_RDZV_ENDPOINT") if address is None else master_endpoint(address, port),
         job_id=reader.text("PET_RDZV_ID"),
         workers=whole(reader.text("PET_NPROC_PER_NODE") or "") or None,
     )
@@ -92,7 +92,7 @@ def dmlc(reader: Reader) -> Placement | None:
         reason=reader.reason("DMLC_TASK_ID", "DMLC_NUM_WORKER"),
         nodes=reader.needed("DMLC_NUM_WORKER", least=1) + servers,
         rank=None if servers else reader.needed("DMLC_TASK_ID"),
-        master=meeting_point(reader.text("DMLC_TRACKER_URI") or ""),
+        master=master_endpoint(reader.text("DMLC_TRACKER_URI") or ""),
         workers=1,
         role=role if servers else None,
     )

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from umiak.core.cluster import Placement
 from umiak.platforms import roles
-from umiak.platforms.reading import meeting_point, whole
+from umiak.platforms.reading import master_endpoint, whole
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -78,7 +78,8 @@ def jobset(reader: Reader) -> Placement | None:
 def environment_of_pod(name: str, group: str, layout: Mapping[str, tuple[int, int]]) -> dict[str, str]:
     """What a pod of a group must be given beside its JOB_COMPLETION_INDEX, so that `jobset` knows it among all others.
 
-    ``layout`` has for each group the number of jobs, and of pods in each. Plain Jobs that are named as those of a JobSet work as well.
+    ``layout`` has for each group the number of jobs, and of pods in each.
+    Plain Jobs that are named as those of a JobSet work as well.
     """
     return {
         "JOBSET_NAME": name,
@@ -97,7 +98,7 @@ def _without_layout(reader: Reader, name: str, own: str, pod: int, reason: str) 
         platform=reader.platform,
         reason=reason,
         rank=pod if mine == every == 1 else None,
-        master=None if first is None else meeting_point(first),
+        master=None if first is None else master_endpoint(first),
         job_id=name,
         role=None if only_group else roles.role_of(own),
     )
@@ -115,7 +116,7 @@ def _layout(reader: Reader) -> dict[str, tuple[int, int]]:
         group, _, size = item.partition("=")
         jobs, pods = (whole(number) for number in (size.split("x") if size.count("x") == 1 else ("", "")))
         if not group or not jobs or not pods or group in layout or jobs * pods > MOST_PODS:
-            reader.wrong("009", name, f"not a layout such as ps=1x2,worker=1x4: {item}")
+            reader.wrong("009", name, f"expected a layout such as ps=1x2,worker=1x4, got {item}")
         else:
             layout[group] = (jobs, pods)
     return layout

@@ -1,4 +1,5 @@
-"""Huawei ModelArts, whose training jobs are Volcano jobs with variables of their own, and its older training module. A decider.
+"""Huawei ModelArts, whose training jobs are Volcano jobs with variables of their own, and its older training module.
+A decider.
 
 New: MA_NUM_HOSTS nodes, VC_TASK_INDEX is this one, VC_WORKER_HOSTS names all in order, without ports. A job with
 parameter servers has one VC_<TASK>_HOSTS per role and says the own role in MA_TASK_NAME.
@@ -16,7 +17,7 @@ from __future__ import annotations
 
 from umiak.core.cluster import Placement
 from umiak.platforms import roles, volcano
-from umiak.platforms.reading import meeting_point
+from umiak.platforms.reading import master_endpoint
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ def old(reader: Reader) -> Placement | None:
         nodes=count,
         rank=rank,
         hosts=tuple(host for host, _ in parts),
-        master=meeting_point(*parts[0]) if parts else None,
+        master=master_endpoint(*parts[0]) if parts else None,
         host=reader.text("BATCH_CURRENT_HOST"),
         job_id=reader.text("DLS_JOB_ID"),
     )

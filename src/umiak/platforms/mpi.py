@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from umiak.core.cluster import Placement
 from umiak.core.value import value
-from umiak.platforms.reading import meeting_point, port_of_job, whole
+from umiak.platforms.reading import master_endpoint, port_of_job, whole
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def openmpi(reader: Reader) -> Placement:
     """A process that Open MPI's mpirun started."""
     host, number = _mpirun(reader)
     port = None if number is None else port_of_job(number)
-    return read(reader, OPEN_MPI, master=None if host is None else meeting_point(host, port), port=port)
+    return read(reader, OPEN_MPI, master=None if host is None else master_endpoint(host, port), port=port)
 
 
 def mvapich(reader: Reader) -> Placement:
@@ -98,7 +98,7 @@ def read(
     if local_rank is not None and local_size is not None and local_rank >= local_size:
         reader.wrong("004", names.local_rank, f"out of range, {names.local_size} says {local_size}: {local_rank}")
     if local_size == size:  # whatever name this host has, it need not resolve
-        master = meeting_point("127.0.0.1", port)
+        master = master_endpoint("127.0.0.1", port)
     rank = reader.needed(names.rank)
     own = "" if per_process or rank >= len(hosts) else hosts[rank]
     placement = Placement(

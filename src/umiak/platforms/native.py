@@ -94,7 +94,9 @@ def _role(reader: Reader) -> Role | None:
     text = reader.text(name)
     role = next((role for role in Role if role.value == text), None)
     if text is not None and role is None:
-        reader.wrong("010", name, f"not a role: {text}", hint=f"say one of: {', '.join(role.value for role in Role)}")
+        reader.wrong(
+            "010", name, f"expected a role, got {text}", hint=f"say one of: {', '.join(role.value for role in Role)}"
+        )
     return role
 
 

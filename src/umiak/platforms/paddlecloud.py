@@ -1,8 +1,9 @@
 """Contracts made for Paddle: the PaddleJob operators' pods, and children of Paddle's own launcher. A decider.
 
 A PaddleJob pod gets every endpoint of every role from one ConfigMap, its role in TRAINING_ROLE, its number *within the
-role* in PADDLE_TRAINER_ID and its address in POD_IP. An elastic job gets no list at all, but an etcd to meet at. A node of a
-collective job on PaddleCloud, as PaddleRec 1.8.5 finds it, has no role: PADDLE_TRAINERS, POD_IP and PADDLE_TRAINER_ID tell it.
+role* in PADDLE_TRAINER_ID and its address in POD_IP. An elastic job gets no list at all, but an etcd to meet at. A node
+of a collective job on PaddleCloud, as PaddleRec 1.8.5 finds it, has no role: PADDLE_TRAINERS, POD_IP and
+PADDLE_TRAINER_ID tell it.
 
 Traps
 - PADDLE_PORT is random while endpoints in Service mode say 36000: ports are taken from the endpoints.
@@ -16,7 +17,7 @@ Traps
 from __future__ import annotations
 
 from umiak.core.cluster import ROLES, Placement, Role, join_host_port
-from umiak.platforms.reading import meeting_point
+from umiak.platforms.reading import master_endpoint
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -39,7 +40,9 @@ ELASTIC_SERVER = "PADDLE_ELASTIC_SERVER"
 
 
 def paddlejob(reader: Reader) -> Placement | None:
-    """A pod of a PaddleJob: parameter server, collective, single or elastic; a node of a collective job on PaddleCloud."""
+    """A pod of a PaddleJob: parameter server, collective, single or elastic;
+    a node of a collective job on PaddleCloud.
+    """
     if reader.text("PADDLE_ELASTIC_JOB_ID") is not None:
         return _elastic(reader)
     role = _role(reader)
@@ -83,7 +86,7 @@ def _role(reader: Reader) -> Role | None:
     name = reader.first("TRAINING_ROLE", "PADDLE_TRAINING_ROLE")
     word = reader.text(name)
     if word is not None and word not in ROLE_OF:
-        reader.wrong("010", name, f"not a role: {word}", hint=f"roles are: {', '.join(ROLE_OF)}")
+        reader.wrong("010", name, f"expected a role, got {word}", hint=f"roles are: {', '.join(ROLE_OF)}")
     return ROLE_OF.get(word or "")
 
 
@@ -106,7 +109,7 @@ def _collective(reader: Reader, listed: tuple[str, ...]) -> Placement | None:
         nodes=reader.number("PADDLE_TRAINERS_NUM", least=1) or len(hosts),
         rank=reader.needed("PADDLE_TRAINER_ID"),
         hosts=hosts,
-        master=_meeting_point(reader, first),
+        master=_master_endpoint(reader, first),
         host=reader.text("POD_IP"),
         workers=reader.number("TRAINER_GPU_CARD_COUNT") or None,
     )
@@ -133,7 +136,7 @@ def _with_roles(reader: Reader, role: Role, lists: dict[Role, tuple[str, ...]]) 
         nodes=sum(sizes.values()),
         rank=index + sum(size for earlier, size in sizes.items() if ROLES.index(earlier) < ROLES.index(role)),
         hosts=hosts if lists[Role.TRAINER] else (),  # else just the number of trainers is known
-        master=_meeting_point(reader, every[0]),
+        master=_master_endpoint(reader, every[0]),
         host=reader.text("POD_IP"),
         role=role,
         server_endpoints=lists[Role.SERVER],
@@ -168,9 +171,9 @@ def _elastic(reader: Reader) -> Placement:
     return placement
 
 
-def _meeting_point(reader: Reader, first: str) -> str:
+def _master_endpoint(reader: Reader, first: str) -> str:
     host, port = reader.host_port(first, LISTS[Role.TRAINER])
     reserved = reader.number("TRAINER_PORTS_NUM", least=1)
     if port is None or reserved is None or port + reserved > 65536:
-        return meeting_point(host)
-    return meeting_point(host, port + reserved - 1)
+        return master_endpoint(host)
+    return master_endpoint(host, port + reserved - 1)

@@ -1,4 +1,5 @@
-"""Reading an environment without trusting it: typed access that collects problems, and the checks all rules share. A decider.
+"""Reading an environment without trusting it: typed access that collects problems, and the checks all rules share.
+A decider.
 
 A `Reader` is handed to one rule. Its methods return what a variable says, or `None`; what is malformed is noted and
 reading goes on, so that `settle` can raise everything that is wrong in one go. An empty variable counts as not set:
@@ -13,15 +14,15 @@ The kinds of problem, with their codes:
 
 from __future__ import annotations
 
-from umiak.core import default_ports
 from umiak.core.cluster import MOST_NODES, Placement, join_host_port, split_host_port
-from umiak.core.names import is_digits
+from umiak.core.names import DefaultPort, is_digits
 from umiak.core.problem import Problem, UmiakError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from typing import Any
+
+    from umiak.core.json_types import JsonObject
 
 CHECK = "correct the variable, or pass `--topology none` and say `--nnodes`, `--rank` and `--master` yourself"
 
@@ -59,7 +60,7 @@ class Reader:
     def port(self, name: str) -> int | None:
         found = self.number(name, least=1)
         if found is not None and found > 65535:
-            self.wrong("003", name, f"not a port between 1 and 65535: {found}")
+            self.wrong("003", name, f"expected a port between 1 and 65535, got {found}")
         return found
 
     def needed(self, name: str, *, least: int = 0) -> int:
@@ -75,7 +76,7 @@ class Reader:
             return None
         ends = [whole(end) for end in text.split(":")]
         if len(ends) > 2 or not all(ends):
-            self.wrong("003", name, f"not a number of nodes: {text}")
+            self.wrong("003", name, f"expected a number of nodes, got {text}")
         return ends[0] if ends[0] == ends[-1] else None
 
     def items(self, name: str) -> tuple[str, ...]:
@@ -95,21 +96,21 @@ class Reader:
         try:
             return split_host_port(item)
         except ValueError:
-            self.wrong("009", name, f"not a host or host:port: {item}")
-            return item, default_ports.MASTER
+            self.wrong("009", name, f"expected a host or host:port, got {item}")
+            return item, DefaultPort.MASTER
 
     def master(self, name: str) -> str | None:
         """A meeting point: ``host:port``, completed with our port if it has none, or ``etcd://...`` as it is."""
         text = self.text(name)
         if text is None or text.startswith("etcd://"):
             return text
-        return meeting_point(*self.host_port(text, name))
+        return master_endpoint(*self.host_port(text, name))
 
-    def mapping(self, name: str) -> dict[str, Any]:
+    def mapping(self, name: str) -> JsonObject:
         """A JSON object."""
         found = self._json(name)
         if not isinstance(found, dict):
-            self.wrong("008", name, f"not a JSON object: {found}")
+            self.wrong("008", name, f"expected a JSON object, got {found}")
             raise UmiakError(*self.problems)
         return found
 
@@ -117,7 +118,7 @@ class Reader:
         """A list of strings out of the JSON of variable ``name``."""
         if isinstance(found, list) and all(isinstance(item, str) and item.strip() for item in found):
             return tuple(item.strip() for item in found)
-        self.wrong("008", name, f"not a list of hosts: {found}")
+        self.wrong("008", name, f"expected a list of hosts, got {found}")
         return ()
 
     def json_strings(self, name: str) -> tuple[str, ...]:
@@ -176,8 +177,7 @@ class Reader:
 
     def raise_problems(self) -> None:
         """Raise what has been noted so far, if anything."""
-        if self.problems:
-            raise UmiakError(*self.problems)
+        UmiakError.raise_any(self.problems)
 
 
 def whole(text: str) -> int | None:
@@ -185,9 +185,9 @@ def whole(text: str) -> int | None:
     return int(text) if is_digits(text) and len(text) <= 18 else None
 
 
-def meeting_point(host: str, port: int | None = None) -> str:
+def master_endpoint(host: str, port: int | None = None) -> str:
     """``host:port``, with our own port where none is known."""
-    return join_host_port(host, default_ports.MASTER if port is None else port)
+    return join_host_port(host, DefaultPort.MASTER if port is None else port)
 
 
 def port_of_job(number: int) -> int:

@@ -11,9 +11,9 @@ first host's port, if it has one, is where the nodes meet.
 
 from __future__ import annotations
 
-from umiak.core import default_ports
 from umiak.core.cluster import ROLES, Placement, Role, join_host_port
-from umiak.platforms.reading import meeting_point
+from umiak.core.names import DefaultPort
+from umiak.platforms.reading import master_endpoint
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     from umiak.platforms.reading import Reader
 
 PORTS = {Role.SERVER: 1, Role.TRAINER: 3, Role.HETER: 5}
-"""The port of a server, a trainer and a heter worker, where the platform gives none, counted from where the nodes meet; each
-has the next one to spare."""
+"""The port of a server, a trainer and a heter worker, where the platform gives none, counted from where the nodes meet;
+each has the next one to spare.
+"""
 
 PORTS_TAKEN = 8
 """By a job, with some to spare."""
@@ -54,11 +55,12 @@ def place(
     reason: str,
     job_id: str | None = None,
     host: str | None = None,
-    first_port: int = default_ports.MASTER,
+    first_port: int = DefaultPort.MASTER,
 ) -> Placement:
     """The placement of member ``index`` of group ``own``.
 
-    Where there are servers, nodes meet at ``first_port``, and the ports of roles follow. ``names`` are the variables to blame: for the own group, for the index in it, for the hosts.
+    Where there are servers, nodes meet at ``first_port``, and the ports of roles follow.
+    ``names`` are the variables to blame: for the own group, for the index in it, for the hosts.
     """
     own_from, index_from, hosts_from = names
     if _takes_part(reader, groups, own, own_from) and index >= len(groups[own]):
@@ -79,7 +81,7 @@ def place(
         nodes=len(seats),
         rank=rank,
         hosts=hosts,
-        master=meeting_point(hosts[0], first_port if has_roles else parts[0][1] or first_port) if hosts else None,
+        master=master_endpoint(hosts[0], first_port if has_roles else parts[0][1] or first_port) if hosts else None,
         host=host or (None if rank is None else hosts[rank]),
         job_id=job_id,
         role=seats[rank][0] if has_roles and rank is not None else None,
@@ -101,7 +103,7 @@ def _takes_part(reader: Reader, groups: Mapping[str, tuple[str, ...]], own: str,
         reader.wrong("010", where, f"this node's role has no hosts: {own}", why=f"hosts have: {', '.join(groups)}")
     else:
         words = ", ".join(word for words in WORDS.values() for word in words)
-        reader.wrong("010", where, f"not a role that umiak knows: {own}", hint=f"call it one of: {words}")
+        reader.wrong("010", where, f"expected a role that umiak knows, got {own}", hint=f"call it one of: {words}")
     return False
 
 

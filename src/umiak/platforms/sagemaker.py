@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from umiak.core.cluster import Placement, Role
 from umiak.platforms import roles
-from umiak.platforms.reading import meeting_point
+from umiak.platforms.reading import master_endpoint
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def place(reader: Reader) -> Placement | None:
         nodes=len(hosts),
         rank=hosts.index(own) if own in hosts else None,
         hosts=hosts,
-        master=meeting_point(hosts[0]),
+        master=master_endpoint(hosts[0]),
         host=own,
         job_id=job_id,
     )

@@ -4,8 +4,8 @@ With one task to a node this is the placement of a *node*. With several, each la
 worker, and SLURM_LOCALID is its number on the host.
 
 The components of a heterogeneous job, started as one step with ``srun --het-group=0,1``, are one cluster: all nodes of
-component 0, then those of component 1, and so on. ``UMIAK_SLURM_GROUPS=ps,worker``, set by the script, says what each component
-is; with servers among them each node has its role.
+component 0, then those of component 1, and so on. ``UMIAK_SLURM_GROUPS=ps,worker``, set by the script, says what each
+component is; with servers among them each node has its role.
 
 Traps
 - SLURM_PROCID=0 and the node list exist in an sbatch script outside srun as well, where nothing runs on the other
@@ -19,10 +19,10 @@ Traps
 
 from __future__ import annotations
 
-from umiak.core import default_ports
 from umiak.core.cluster import Placement
+from umiak.core.names import DefaultPort
 from umiak.platforms import roles
-from umiak.platforms.reading import meeting_point, port_of_job, whole
+from umiak.platforms.reading import master_endpoint, port_of_job, whole
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def place(reader: Reader) -> Placement | None:
         nodes=tasks if per_process else nodes,
         rank=rank if per_process else node,
         hosts=() if per_process else hosts,
-        master=meeting_point(hosts[0], default_ports.MASTER if job is None else port_of_job(job)),
+        master=master_endpoint(hosts[0], DefaultPort.MASTER if job is None else port_of_job(job)),
         host=reader.text("SLURMD_NODENAME"),
         job_id=reader.text("SLURM_JOB_ID"),
         workers=1 if per_process else None,
@@ -96,7 +96,7 @@ def expand(text: str) -> tuple[str, ...]:
                     raise ValueError(f"more than {MOST_HOSTS} hosts: {word}")
                 names = [name + number for name in names for number in numbers]
         if "]" in "".join(names) or not all(names):
-            raise ValueError(f"not a host list: {text}")
+            raise ValueError(f"expected a list of hosts such as node[1-4], got {text}")
         hosts += names
     return tuple(hosts)
 
@@ -118,7 +118,7 @@ def _numbers(inside: str) -> list[str]:
         text, dash, end = part.partition("-")
         first, last = whole(text), whole(end if dash else text)
         if first is None or last is None or first > last:
-            raise ValueError(f"not a range of numbers: {part}")
+            raise ValueError(f"expected a range of numbers such as 1-4, got {part}")
         if last - first >= MOST_HOSTS:
             raise ValueError(f"more than {MOST_HOSTS} hosts: {part}")
         numbers += [f"{number:0{len(text)}d}" for number in range(first, last + 1)]
@@ -129,7 +129,9 @@ def _hosts(reader: Reader, name: str) -> tuple[str, ...]:
     try:
         return expand(reader.text(name) or "")
     except ValueError as error:
-        reader.wrong("009", name, f"not a host list: {reader.text(name)}", why=str(error))
+        reader.wrong(
+            "009", name, f"expected a list of hosts such as node[1-4], got {reader.text(name)}", why=str(error)
+        )
         return ()
 
 
@@ -174,7 +176,7 @@ def _with_roles(
         reason=f"{reader.reason('SLURM_NODEID', 'SLURM_STEP_NUM_NODES')}, component {own}",
         job_id=reader.text("SLURM_JOB_ID"),
         # Jobs may share nodes: each has ports of its own, as many as roles need.
-        first_port=default_ports.MASTER if job is None else port_of_job(job * roles.PORTS_TAKEN),
+        first_port=DefaultPort.MASTER if job is None else port_of_job(job * roles.PORTS_TAKEN),
     )
 
 
@@ -186,7 +188,7 @@ def _tasks_on(reader: Reader, listed: tuple[str, ...], hosts: tuple[str, ...], n
         number, _, repeat = item.removesuffix(")").partition("(x")
         count, times = whole(number), whole(repeat or "1")
         if count is None or times is None:
-            reader.wrong("003", name, f"not a list of task counts: {reader.text(name)}")
+            reader.wrong("003", name, f"expected task counts such as 2(x3),1, got {reader.text(name)}")
             return None
         counts += [count] * min(times, MOST_HOSTS)
     place = listed.index(hosts[node]) if node < len(hosts) else node

@@ -19,9 +19,8 @@ from umiak.platforms.reading import whole
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
-
     from umiak.core.cluster import Placement
+    from umiak.core.json_types import JsonObject
     from umiak.platforms.reading import Reader
 
 POOLS = {"workerpool0": "chief", "workerpool1": "worker", "workerpool2": "ps", "workerpool3": "evaluator"}
@@ -60,7 +59,7 @@ def _read(reader: Reader, name: str, words: dict[str, str], job_id: str | None) 
     )
 
 
-def _index(reader: Reader, name: str, task: dict[str, Any]) -> int:
+def _index(reader: Reader, name: str, task: JsonObject) -> int:
     found = task.get("index", 0)
     index = whole(str(found))
     if index is None:

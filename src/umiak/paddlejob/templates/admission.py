@@ -1,7 +1,9 @@
-"""Warnings that an API server gives when a PaddleJob is written: a ValidatingAdmissionPolicy that refuses nothing. A decider.
+"""Warnings that an API server gives when a PaddleJob is written: a ValidatingAdmissionPolicy that refuses nothing.
+A decider.
 
-What the definition of PaddleJob does not have, API servers tell by themselves. Templates keep every field, so that nobody would tell
-of ``contaners`` or ``resorces``: this policy does, from the table of `paddlejob.templates.pod_fields`. It needs Kubernetes 1.30 and no webhook.
+What the definition of PaddleJob does not have, API servers tell by themselves. Templates keep every field, so that
+nobody would tell of ``contaners`` or ``resorces``: this policy does, from the table of
+`paddlejob.templates.pod_fields`. It needs Kubernetes 1.30 and no webhook.
 """
 
 from __future__ import annotations
@@ -13,9 +15,12 @@ from umiak.paddlejob.templates.pod_fields import RELEASE, TYPES
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from typing import Any
+
+    from umiak.core.json_types import JsonObject
 
 NAME = "paddlejob-warnings"
+SINCE = "1.30"
+"""The first release of Kubernetes that has such policies."""
 API = "admissionregistration.k8s.io/v1"
 ROLES = ("ps", "worker", "heter", "Master", "Worker")
 _IN_CONTAINERS = (
@@ -29,7 +34,7 @@ _IN_CONTAINERS = (
 """Parts of containers that are looked into, and whether they are lists."""
 
 
-def objects() -> list[dict[str, Any]]:
+def objects() -> list[JsonObject]:
     """The policy, and its binding to all namespaces."""
     groups = [api.value.partition("/")[0] for api in JobApi]
     rule = {

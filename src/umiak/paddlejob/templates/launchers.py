@@ -16,9 +16,7 @@ from umiak.paddlejob.templates.main_container import main_index
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Any
-
+    from umiak.core.json_types import JsonMapping
     from umiak.paddlejob.field_reader import FieldNotes
     from umiak.paddlejob.resource import PaddleJob
 
@@ -35,7 +33,7 @@ class Launcher(Enum):
     UNKNOWN = "unknown"
 
 
-def launcher_of(template: Mapping[str, Any]) -> Launcher:
+def launcher_of(template: JsonMapping) -> Launcher:
     """By the command of the main container."""
     spec = template.get("spec")
     containers = spec.get("containers") if isinstance(spec, dict) else None

@@ -14,7 +14,6 @@ from umiak.core.value import value
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from typing import Any
 
 RELEASE = "1.37"
 TEMPLATE = "PodTemplateSpec"
@@ -158,7 +157,7 @@ class UnknownField:
     """The name that was probably meant."""
 
 
-def unknown_in(template: Any, path: str) -> list[UnknownField]:
+def unknown_in(template: object, path: str) -> list[UnknownField]:
     """What a template has that is no field, the first few."""
     found = []
     for each in _unknown(template, TEMPLATE, path):
@@ -168,7 +167,7 @@ def unknown_in(template: Any, path: str) -> list[UnknownField]:
     return found
 
 
-def _unknown(item: Any, kind: str, path: str) -> Iterator[UnknownField]:
+def _unknown(item: object, kind: str, path: str) -> Iterator[UnknownField]:
     if isinstance(item, list):
         for number, each in enumerate(item):
             if isinstance(each, dict):
