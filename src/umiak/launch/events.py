@@ -13,7 +13,7 @@ from umiak.core.value import value
 from umiak.launch.protocol import Failure, FromMaster, FromNode, Offer, Terms
 
 
-class Meeting(str, Enum):
+class Discovery(str, Enum):
     """How the master is found when the job starts."""
 
     ALONE = "alone"
@@ -29,7 +29,7 @@ class NodeSetting:
 
     terms: Terms
     offer: Offer
-    meeting: Meeting = Meeting.ALONE
+    discovery: Discovery = Discovery.ALONE
     leads: bool = True
     """Meeting at an address: whether this node tries to be the master there."""
     master_host: str = ""
@@ -94,7 +94,7 @@ class LeaderAt:
 
 
 @value
-class Received:
+class MessageFromMaster:
     """A message from the master."""
 
     message: FromMaster
@@ -161,7 +161,7 @@ NodeEvent = (
     | LinkMoved
     | Elected
     | LeaderAt
-    | Received
+    | MessageFromMaster
     | WorkerExited
     | WorkerListening
     | WorkerHung
@@ -178,7 +178,7 @@ NODE_EVENTS = (
     LinkMoved,
     Elected,
     LeaderAt,
-    Received,
+    MessageFromMaster,
     WorkerExited,
     WorkerListening,
     WorkerHung,
@@ -250,7 +250,7 @@ class HangUp:
 
 
 @value
-class Tell:
+class MessageToMaster:
     """Say something to the master."""
 
     message: FromNode
@@ -296,7 +296,7 @@ class HoldPorts:
 
 
 @value
-class Say:
+class ConsoleLine:
     """A line for the person at the console."""
 
     text: str
@@ -320,14 +320,14 @@ NodeAction = (
     | Campaign
     | CheckReachable
     | HangUp
-    | Tell
+    | MessageToMaster
     | StartWorkers
     | AwaitListening
     | SignalWorkers
     | KillWorkers
     | DumpStacks
     | HoldPorts
-    | Say
+    | ConsoleLine
     | Exit
 )
 
@@ -336,7 +336,7 @@ NodeAction = (
 
 
 @value
-class NodeSaid:
+class MessageFromNode:
     """A message from a node; the first one from each is its Join. ``at`` is wall time on the master's clock."""
 
     name: str
@@ -395,8 +395,8 @@ class TakeoverRefused:
     port: int
 
 
-RendezvousEvent = NodeSaid | NodeClosed | NodeSilent | NodeRefused | TakeoverCalled | TakeoverRefused | Tick
-RENDEZVOUS_EVENTS = (NodeSaid, NodeClosed, NodeSilent, NodeRefused, TakeoverCalled, TakeoverRefused, Tick)
+RendezvousEvent = MessageFromNode | NodeClosed | NodeSilent | NodeRefused | TakeoverCalled | TakeoverRefused | Tick
+RENDEZVOUS_EVENTS = (MessageFromNode, NodeClosed, NodeSilent, NodeRefused, TakeoverCalled, TakeoverRefused, Tick)
 
 
 # ---- what the master decides

@@ -3,8 +3,8 @@
     read(environ)            the token that a person set, or None
     made_up(environ, name)   one for this launch, in a file that only this user can read
 
-A token is never shown and never an argument: consoles, shell histories and lists of processes are read by others. What is
-printed for the other nodes therefore names the file.
+A token is never shown and never an argument: consoles, shell histories and lists of processes are read by others.
+What is printed for the other nodes therefore names the file.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 
 from umiak.contracts.start import REQUIRE_TOKEN, TOKEN, TOKEN_FILE
-from umiak.core.problem import Exit, Problem, UmiakError
+from umiak.core.problem import UmiakError
 from umiak.core.value import value
 
 TYPE_CHECKING = False
@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 SHORTEST = 16
-"""In characters. Anyone who listens in, or pretends to be a launcher, can try tokens on what it heard, as many as it likes."""
+"""In characters. Anyone who listens in, or pretends to be a launcher,
+can try tokens on what it heard, as many as it likes.
+"""
 HOW = 'make one with `export UMIAK_TOKEN="$(umiak token)"` and set the same one on every node'
 DIRECTORY = (".umiak", "tokens")
 """In the user's home, which the nodes of many clusters share."""
@@ -31,7 +33,7 @@ WARNING = (
 
 
 @value
-class MadeUp:
+class GeneratedToken:
     """A token of this launch, and the file where the other nodes find it."""
 
     token: bytes
@@ -53,12 +55,9 @@ def read(environ: Mapping[str, str]) -> bytes | None:
         with open(path, "rb") as file:
             token = file.read().strip()
     except OSError as error:
-        raise UmiakError(
-            Problem(code="UM-LAUNCH-203", what=f"the token file can't be read: {path}", why=error.strerror),
-            exit_status=Exit.REFUSED,
-        ) from None
+        raise UmiakError.refused("UM-LAUNCH-203", f"the token file can't be read: {path}", why=error.strerror) from None
     if not token:
-        raise UmiakError(Problem(code="UM-LAUNCH-204", what=f"the token file is empty: {path}"))
+        raise UmiakError.of("UM-LAUNCH-204", f"the token file is empty: {path}")
     return _long_enough(token, f"{TOKEN_FILE}={path}")
 
 
@@ -66,24 +65,22 @@ def is_required(environ: Mapping[str, str]) -> bool:
     """Whether a job that others can reach must have a token: UMIAK_REQUIRE_TOKEN."""
     text = environ.get(REQUIRE_TOKEN, "").strip().lower()
     if text not in ("", "0", "false", "no", "off", "1", "true", "yes", "on"):
-        what = f"not a boolean: {REQUIRE_TOKEN}={text}"
-        raise UmiakError(Problem(code="UM-CLI-003", what=what, hint="write 1 or 0"))
+        what = f"expected a boolean, got {REQUIRE_TOKEN}={text}"
+        raise UmiakError.of("UM-CLI-003", what, hint="write 1 or 0")
     return text in ("1", "true", "yes", "on")
 
 
 def missing() -> UmiakError:
     """The error of a job that must have a token and has none."""
-    return UmiakError(
-        Problem(
-            code="UM-MEET-031",
-            what="no token, and UMIAK_REQUIRE_TOKEN says that there must be one",
-            why="other machines can reach this launcher's port",
-            hint=HOW,
-        )
+    return UmiakError.of(
+        "UM-MEET-031",
+        "no token, and UMIAK_REQUIRE_TOKEN says that there must be one",
+        why="other machines can reach this launcher's port",
+        hint=HOW,
     )
 
 
-def made_up(environ: Mapping[str, str], name: str) -> MadeUp:
+def generated_token(environ: Mapping[str, str], name: str) -> GeneratedToken:
     """A token for this launch, in a file of this name that only this user can read."""
     home = environ.get("HOME") or os.path.expanduser("~")
     directory = os.path.join(home, *DIRECTORY)
@@ -95,19 +92,13 @@ def made_up(environ: Mapping[str, str], name: str) -> MadeUp:
         os.write(fd, token + b"\n")
         os.close(fd)
     except OSError as error:
-        raise UmiakError(
-            Problem(
-                code="UM-MEET-032",
-                what=f"a token for the other nodes can't be written: {path}",
-                why=error.strerror,
-                hint=HOW,
-            ),
-            exit_status=Exit.REFUSED,
+        raise UmiakError.refused(
+            "UM-MEET-032", f"a token for the other nodes can't be written: {path}", why=error.strerror, hint=HOW
         ) from None
-    return MadeUp(token=token, path=path, shown="/".join(("~", *DIRECTORY, name)))
+    return GeneratedToken(token=token, path=path, shown="/".join(("~", *DIRECTORY, name)))
 
 
-def forget(made: MadeUp) -> None:
+def forget(made: GeneratedToken) -> None:
     """Remove the file of a token that opens nothing any more."""
     try:
         os.unlink(made.path)
@@ -118,12 +109,10 @@ def forget(made: MadeUp) -> None:
 def _long_enough(token: bytes, where: str) -> bytes:
     length = len(os.fsdecode(token))
     if length < SHORTEST:
-        raise UmiakError(
-            Problem(
-                code="UM-MEET-030",
-                what=f"a token of {length} characters, at least {SHORTEST} are required: {where}",
-                why="a short one can be guessed from what launchers say to one another",
-                hint=HOW,
-            )
+        raise UmiakError.of(
+            "UM-MEET-030",
+            f"a token of {length} characters, at least {SHORTEST} are required: {where}",
+            why="a short one can be guessed from what launchers say to one another",
+            hint=HOW,
         )
     return token

@@ -3,10 +3,10 @@
     {"run": "abcdef", "wall": 1718000000.0, "setting": {...}}                      a launcher starts
     {"t": 12.5, "who": "master", "lead": {...}}                                    it becomes the master
     {"formation": "1 abcdef", "cluster": {...}}                                    a formation, before it is mentioned
-    {"t": 12.5, "who": "node", "event": {"is": "Received", ...}, "actions": [...]}
+    {"t": 12.5, "who": "node", "event": {"is": "MessageFromMaster", ...}, "actions": [...]}
 
-Feeding the events of a journal to the deciders again gives the same actions: `replay` does that, for tests and for finding out
-why a run went as it did. No environment and no secret is ever part of an event.
+Feeding the events of a journal to the deciders again gives the same actions: `replay` does that,
+for tests and for finding out why a run went as it did. No environment and no secret is ever part of an event.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from typing import Any
 
+    from umiak.core.json_types import JsonObject
     from umiak.launch.events import Lead, NodeSetting
 
 
@@ -69,7 +70,7 @@ class Journal:
             self._mentioned.add(formation)
             self._write({"formation": formation, "cluster": encode(cluster)})
 
-    def _write(self, entry: dict[str, Any]) -> None:
+    def _write(self, entry: JsonObject) -> None:
         if self._full:
             return
         try:
@@ -82,7 +83,7 @@ class Start:
     """The event before all others."""
 
 
-def plain(item: object, introduce: Callable[[str, Cluster], None] = lambda _formation, _cluster: None) -> Any:
+def plain(item: object, introduce: Callable[[str, Cluster], None] = lambda _formation, _cluster: None) -> object:
     """Plain data in which every value says what it is, and a formation is only mentioned."""
     if isinstance(item, Cluster):
         formation = _name_of(item)
@@ -101,11 +102,11 @@ def _name_of(cluster: Cluster) -> str:
     return f"{cluster.generation} {cluster.coordinator}"
 
 
-def replay(lines: Iterable[str]) -> Iterator[tuple[dict[str, Any], list[Any]]]:
+def replay(lines: Iterable[str]) -> Iterator[tuple[JsonObject, list[object]]]:
     """Every journalled decision of a run's last launcher, with what the deciders decide when they are asked again."""
     node: machine.NodeMachine | None = None
     master: rendezvous.Coordinator | None = None
-    formations: dict[str, Any] = {}
+    formations: JsonObject = {}
     for line in lines:
         try:
             entry = json.loads(line)
@@ -133,7 +134,7 @@ def replay(lines: Iterable[str]) -> Iterator[tuple[dict[str, Any], list[Any]]]:
             yield entry, [plain(action) for action in node.step(now, happened)]
 
 
-def recalled(data: Any, formations: dict[str, Any]) -> Any:
+def recalled(data: object, formations: JsonObject) -> object:
     """The same data with every mentioned formation in full."""
     if isinstance(data, list):
         return [recalled(each, formations) for each in data]

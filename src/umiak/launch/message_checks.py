@@ -3,12 +3,13 @@
     from_node({"is": "Ready", "generation": 2})      -> Ready(generation=2)
     from_node({"is": "Ready", "generation": -2})     Malformed: Ready.generation: -2, expected 0 to 2147483647
 
-`core.decode` checks types. Here stands what a type can't say: a rank is not negative, a port is one, a duration is finite, a
-host is only what a host may be. It is asked for every message, in both directions, right after decoding, so that behind it
-everything is valid. Texts for people are made harmless instead of being refused: a worker's last lines may hold anything.
+`core.decode` checks types. Here stands what a type can't say: a rank is not negative, a port is one, a duration is
+finite, a host is only what a host may be. It is asked for every message, in both directions, right after decoding, so
+that behind it everything is valid. Texts for people are made harmless instead of being refused: a worker's last lines
+may hold anything.
 
-A field is checked by its name. One whose name has no rule of its own is checked by its type, strictly: a number from 0 up, a
-text of one printable line.
+A field is checked by its name. One whose name has no rule of its own is checked by its type, strictly:
+a number from 0 up, a text of one printable line.
 """
 
 from __future__ import annotations
@@ -28,9 +29,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any, TypeVar
 
+    from umiak.core.json_types import JsonObject
     from umiak.launch.protocol import FromMaster, FromNode
 
     T = TypeVar("T")
+    Rule = Callable[[Any, str], object]
 
 MOST = 2**31 - 1
 LONGEST_S = 1e9
@@ -43,7 +46,8 @@ LAST_SIGNAL = 64
 def from_node(content: object, *, master: str = "", joined: Offer | None = None) -> FromNode:
     """A message of a node. Malformed if it is not one, or out of range.
 
-    ``master`` is the master's own name, which no other node has; ``joined`` is what this one offered, once it has joined.
+    ``master`` is the master's own name, which no other node has;
+    ``joined`` is what this one offered, once it has joined.
     """
     message: FromNode = checked(decode_tagged(FROM_NODE, content))  # type: ignore[assignment]
     if isinstance(message, Join) and message.offer.name == master:
@@ -72,7 +76,7 @@ def from_master(content: object, *, own: Offer) -> FromMaster:
 
 def harmless(item: T) -> T:
     """The same value with every text in it as one line that steers no terminal; for what is only shown."""
-    made: Any = item
+    made: object = item
     if isinstance(item, str) and not isinstance(item, Enum):
         made = one_line(item)
     elif isinstance(item, tuple):
@@ -81,7 +85,7 @@ def harmless(item: T) -> T:
         made = {harmless(key): harmless(each) for key, each in item.items()}
     elif is_value(item):
         made = type(item)(**{name: harmless(getattr(item, name)) for name in fields(item)})
-    return made  # type: ignore[no-any-return]
+    return made  # type: ignore[return-value]
 
 
 def checked(message: T) -> T:
@@ -89,7 +93,7 @@ def checked(message: T) -> T:
     if isinstance(message, Cluster):
         _check_cluster(message)
         return message
-    changes: dict[str, Any] = {}
+    changes: JsonObject = {}
     for name in fields(message):
         item = getattr(message, name)
         clean = _checked_field(item, name, f"{type(message).__name__}.{name}")
@@ -102,7 +106,7 @@ def checked(message: T) -> T:
     return replace(message, **changes) if changes else message
 
 
-def _checked_field(item: Any, name: str, where: str) -> Any:
+def _checked_field(item: object, name: str, where: str) -> object:
     if item is None or isinstance(item, (bool, Enum)):
         return item
     if is_value(item):
@@ -115,7 +119,7 @@ def _checked_field(item: Any, name: str, where: str) -> Any:
     return rule(item, where)
 
 
-def _checked_items(items: tuple[Any, ...], name: str, where: str) -> tuple[Any, ...]:
+def _checked_items(items: tuple[object, ...], name: str, where: str) -> tuple[object, ...]:
     if name == "ports":
         for port in items:
             _number(1, LAST_PORT)(port, where)
@@ -171,8 +175,8 @@ def _check_cluster(cluster: Cluster) -> None:
 # ---- one field
 
 
-def _number(least: int, most: int) -> Callable[[Any, str], Any]:
-    def check(number: Any, where: str) -> Any:
+def _number(least: int, most: int) -> Rule:
+    def check(number: object, where: str) -> object:
         if type(number) is not int or not least <= number <= most:
             raise Malformed(f"{where}: {short(number)}, expected {least} to {most}")
         return number
@@ -180,32 +184,32 @@ def _number(least: int, most: int) -> Callable[[Any, str], Any]:
     return check
 
 
-def _seconds(number: Any, where: str) -> Any:
+def _seconds(number: float, where: str) -> float:
     # Written so that a number that is none (NaN) is refused as well.
     if not 0 <= number <= LONGEST_S:
         raise Malformed(f"{where}: {short(number)}, expected seconds from 0 to {LONGEST_S:g}")
     return number
 
 
-def _moment(number: Any, where: str) -> Any:
+def _moment(number: float, where: str) -> float:
     if not 0 <= number <= 1e12:
         raise Malformed(f"{where}: {short(number)}, expected a time")
     return number
 
 
-def _host(text: Any, where: str) -> Any:
+def _host(text: str, where: str) -> str:
     if not is_host(text):
         raise Malformed(f"{where}: not a host: {short(text)}")
     return text
 
 
-def _name(text: Any, where: str) -> Any:
+def _name(text: str, where: str) -> str:
     if not is_name(text):
         raise Malformed(f"{where}: not a name: {short(text)}")
     return text
 
 
-def _key(text: Any, where: str) -> Any:
+def _key(text: str, where: str) -> str:
     """A worker's name on its node, ``trainer.0``; empty where no worker is meant."""
     role, _, number = text.partition(".")
     if text and not (role in ("server", "trainer", "heter") and is_digits(number) and len(number) < 10):
@@ -213,19 +217,19 @@ def _key(text: Any, where: str) -> Any:
     return text
 
 
-def _text(text: Any, where: str) -> Any:
+def _text(text: str, where: str) -> str:
     """A text that is compared or stored, not only shown: it must be harmless as it is."""
     if len(text) > 255 or not text.isprintable():
         raise Malformed(f"{where}: not a printable text: {short(text)}")
     return text
 
 
-def _line(text: Any, _where: str) -> Any:
+def _line(text: str, _where: str) -> str:
     """A line for people."""
     return one_line(text, LONGEST_LINE)
 
 
-def _output(text: Any, where: str) -> Any:
+def _output(text: str, where: str) -> str:
     """The end of a worker's output."""
     if len(text) > LONGEST_OUTPUT:
         raise Malformed(f"{where}: a text of {len(text)} characters")
@@ -234,7 +238,7 @@ def _output(text: Any, where: str) -> Any:
 
 _count = _number(0, MOST)
 
-RULES: dict[str, Callable[[Any, str], Any]] = {
+RULES: dict[str, Rule] = {
     "name": _name,
     "node": _name,
     "coordinator": _name,
@@ -264,4 +268,4 @@ RULES: dict[str, Callable[[Any, str], Any]] = {
     "log_end": _output,
     "traceback": _output,
 }
-_RULES_BY_TYPE: dict[type, Callable[[Any, str], Any]] = {int: _count, float: _seconds, str: _text}
+_RULES_BY_TYPE: dict[type, Rule] = {int: _count, float: _seconds, str: _text}

@@ -8,6 +8,9 @@ from umiak.contracts.setting import SIGNALS
 from umiak.core.cluster import Mode
 from umiak.core.value import value
 
+HEARTBEAT_TIMEOUT_S = 5.0
+"""Where nothing else is said."""
+
 
 class Tee(str, Enum):
     """Whose output is shown live on the console, beside the log files."""
@@ -57,7 +60,9 @@ class LaunchOptions:
     master: str | None = None
     """``host:port`` or ``etcd://host:port[,host:port]``."""
     rank_leads: bool = False
-    """Whether node 0 is the master no matter to whom the master's address seems to belong, as torchrun's static backend has it."""
+    """Whether node 0 is the master no matter to whom the master's address seems to belong,
+    as torchrun's static backend has it.
+    """
     is_host: bool | None = None
     """torchrun's ``is_host``: whether this node may be the master; ``None``: if the master's address is its own."""
     store_port: int | None = None
@@ -73,7 +78,9 @@ class LaunchOptions:
     # What each node runs
     workers_per_node: int | None = None
     workers_word: str | None = None
-    """``--nproc_per_node`` as a word: one worker for each ``gpu``, ``xpu`` or ``cpu``, or ``auto`` for what there is."""
+    """``--nproc_per_node`` as a word: one worker for each ``gpu``,
+    ``xpu`` or ``cpu``, or ``auto`` for what there is.
+    """
     devices_shared: bool = False
     """Whether more workers than devices are allowed; nobody is given a device of its own then."""
     devices: tuple[str, ...] | None = None
@@ -104,7 +111,7 @@ class LaunchOptions:
     elastic_level: int = -1
     elastic_timeout_s: float = 30.0
     join_timeout_s: float = 600.0
-    heartbeat_timeout_s: float = 5.0
+    heartbeat_timeout_s: float = HEARTBEAT_TIMEOUT_S
     grace_s: float = 30.0
     """How long workers may take after SIGTERM or SIGINT to the launcher."""
     failure_grace_s: float = 5.0

@@ -2,29 +2,32 @@
 
     plan(options, placement, local) -> LaunchPlan
 
-``options`` is what a person typed, ``placement`` what the platform's environment says, ``local`` what this machine knows of
-itself. What was typed wins; the platform fills in the rest; contradictions are errors, all of them at once.
+``options`` is what a person typed, ``placement`` what the platform's environment says, ``local`` what this machine
+knows of itself. What was typed wins; the platform fills in the rest; contradictions are errors, all of them at once.
 """
 
 from __future__ import annotations
 
 from types import MappingProxyType
 
-from umiak.core import default_ports
 from umiak.core.cluster import Mode, Placement, Role, join_host_port, split_host_port
 from umiak.core.devices import DeviceKind
-from umiak.core.names import is_host, is_loopback
+from umiak.core.names import DefaultPort, is_host, is_loopback
 from umiak.core.problem import Problem, UmiakError
 from umiak.core.shown import inert
 from umiak.core.value import from_fields, value
-from umiak.launch.events import Meeting
-from umiak.launch.options import LaunchOptions
+from umiak.launch.events import Discovery
+from umiak.launch.options import HEARTBEAT_TIMEOUT_S, LaunchOptions
 from umiak.launch.protocol import Terms
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+PATIENCE_ALONE_S = 30.0
+"""In a job of one node no other node gives this one up, so a machine with too much to do may keep
+its launcher waiting for so long, unless ``--heartbeat_timeout`` says another time than usual.
+"""
 FENCE_BEATS = 1.25
 """After a cut, one side may notice the silence up to a beat before the other one; a quarter more is for late timers."""
 
@@ -49,7 +52,7 @@ class LaunchPlan:
     """What this node will do."""
 
     terms: Terms
-    meeting: Meeting
+    discovery: Discovery
     master_host: str = ""
     master_port: int = 0
     etcd: tuple[tuple[str, int], ...] = ()
@@ -69,16 +72,20 @@ class LaunchPlan:
     gloo_port: int | None = None
     store_port: int | None = None
     """Where the first worker's store is to be, should it be on this node; ``None``: wherever a port is free."""
+    patience_s: float = 0.0
+    """How much longer than usual the watchdog waits for a sign of life."""
 
     @property
     def own_store_port(self) -> int | None:
         """The port that this node holds for the store, if it has to be this one and the first worker will be here."""
-        is_first = self.meeting is Meeting.ALONE or self.rank == 0 or (self.rank is None and self.may_lead)
+        is_first = self.discovery is Discovery.ALONE or self.rank == 0 or (self.rank is None and self.may_lead)
         return self.store_port if is_first else None
 
     @property
     def port_count(self) -> int:
-        """How many ports this node holds: one per worker, one for a store, and one for gloo beside parameter servers."""
+        """How many ports this node holds: one per worker,
+        one for a store, and one for gloo beside parameter servers.
+        """
         return self.servers + self.trainers + self.heters + 1 + self.terms.mode.has_servers
 
 
@@ -110,17 +117,17 @@ class _Planner:
         least, most = self._node_range()
         hosts = self._hosts()
         rank = self._rank(hosts)
-        meeting, master_host, master_port, etcd = self._meeting(most, hosts)
+        discovery, master_host, master_port, etcd = self._discovery(most, hosts)
         trainers, servers, heters, ports = self._workers(rank)
         host = self.options.host or self.placement.host or (hosts[rank] if hosts and rank is not None else "")
         if host and not is_host(host):
             # The other nodes would refuse it; better to say so here.
             self._problem("UM-LAUNCH-109", f"not a host: {inert(host)}", "name this node's address with --host")
-        if self.problems:
-            raise UmiakError(*self.problems)
-        is_alone = meeting is Meeting.ALONE
-        must_lead = meeting is Meeting.ADDRESS and not master_host
-        # A platform's name for the first node may belong to a service in front of it; a typed address is taken at its word.
+        UmiakError.raise_any(self.problems)
+        is_alone = discovery is Discovery.ALONE
+        must_lead = discovery is Discovery.ADDRESS and not master_host
+        # A platform's name for the first node may belong to a service in front of it;
+        # a typed address is taken at its word.
         local_master = self._is_local(master_host) or (rank == 0 and not self.options.master)
         if self.options.rank_leads and rank is not None:
             local_master = rank == 0
@@ -128,7 +135,7 @@ class _Planner:
             local_master = self.options.is_host
         return LaunchPlan(
             terms=self._terms(least, most),
-            meeting=meeting,
+            discovery=discovery,
             master_host=master_host,
             master_port=master_port,
             etcd=etcd,
@@ -144,7 +151,11 @@ class _Planner:
             local_size=self.placement.local_size or 0,
             gloo_port=self.options.gloo_port,
             store_port=self.options.store_port,
+            patience_s=self._patience_s(is_alone=is_alone),
         )
+
+    def _patience_s(self, *, is_alone: bool) -> float:
+        return PATIENCE_ALONE_S if is_alone and self.options.heartbeat_timeout_s == HEARTBEAT_TIMEOUT_S else 0.0
 
     def _terms(self, least: int, most: int) -> Terms:
         options = self.options
@@ -224,20 +235,20 @@ class _Planner:
             return own[0] if len(own) == 1 else None
         return placement.rank
 
-    def _meeting(self, most: int, hosts: tuple[str, ...]) -> tuple[Meeting, str, int, tuple[tuple[str, int], ...]]:
+    def _discovery(self, most: int, hosts: tuple[str, ...]) -> tuple[Discovery, str, int, tuple[tuple[str, int], ...]]:
         """How the nodes meet, where, and the etcd endpoints."""
         options = self.options
         # A list of hosts says where the nodes meet: at the first one. A master that was typed wins over both.
         from_hosts = ""
         if hosts and (options.node_hosts or options.server_endpoints or options.trainer_endpoints):
-            port = (options.start_port or default_ports.START) - 1 if options.node_hosts else default_ports.MASTER
+            port = (options.start_port or DefaultPort.START) - 1 if options.node_hosts else DefaultPort.MASTER
             from_hosts = join_host_port(hosts[0], port)
         master = options.master or from_hosts or self.placement.master or ""
         if master.startswith("etcd://"):
             endpoints = [split_host_port(part) for part in master.removeprefix("etcd://").split(",")]
-            return Meeting.ETCD, "", 0, tuple((host, port or default_ports.ETCD) for host, port in endpoints)
+            return Discovery.ETCD, "", 0, tuple((host, port or DefaultPort.ETCD) for host, port in endpoints)
         if most == 1 and not options.check:
-            return Meeting.ALONE, "", 0, ()
+            return Discovery.ALONE, "", 0, ()
         if not master and self._rank(hosts):
             self._problem(
                 "UM-LAUNCH-305",
@@ -245,9 +256,9 @@ class _Planner:
                 "name the first node's address with --master HOST:PORT, on every node",
             )
         if not master:
-            return (Meeting.ALONE if most == 1 else Meeting.ADDRESS), "", 0, ()
+            return (Discovery.ALONE if most == 1 else Discovery.ADDRESS), "", 0, ()
         master_host, master_port = split_host_port(master)
-        return Meeting.ADDRESS, master_host, master_port or default_ports.MASTER, ()
+        return Discovery.ADDRESS, master_host, master_port or DefaultPort.MASTER, ()
 
     def _workers(self, rank: int | None) -> tuple[int, int, int, tuple[int, ...]]:
         """How many trainers, servers and heter workers this node runs, and their fixed ports."""
@@ -263,7 +274,7 @@ class _Planner:
         count = options.workers_per_node or self._counted() or self.placement.workers or self.local.devices or 1
         ports: tuple[int, ...] = ()
         if options.node_hosts:
-            first = options.start_port or default_ports.START
+            first = options.start_port or DefaultPort.START
             ports = tuple(range(first, first + count + 1))
         elif options.start_port is not None:
             ports = tuple(range(options.start_port, options.start_port + count + 1))
@@ -299,12 +310,12 @@ class _Planner:
 
     def _gloo_and_store_ports(self) -> tuple[int, int]:
         """Two ports that no endpoint of the lists has, the same on every node."""
-        gloo = self.options.gloo_port or default_ports.GLOO
+        gloo = self.options.gloo_port or DefaultPort.GLOO
         endpoints = (*self.server_endpoints, *self.trainer_endpoints, *self.heter_endpoints)
-        taken = {gloo, default_ports.MASTER, *(split_host_port(endpoint)[1] for endpoint in endpoints)}
+        taken = {gloo, DefaultPort.MASTER, *(split_host_port(endpoint)[1] for endpoint in endpoints)}
         if self.options.master and not self.options.master.startswith("etcd://"):
             taken.add(split_host_port(self.options.master)[1])
-        return gloo, next(port for port in range(default_ports.STORE, 65536) if port not in taken)
+        return gloo, next(port for port in range(DefaultPort.STORE, 65536) if port not in taken)
 
     def _workers_of_role(self, rank: int | None) -> tuple[int, int, int, tuple[int, ...]]:
         placement = self.placement

@@ -1,4 +1,5 @@
-"""What launchers say to one another: values only. `links.link` carries them, `rendezvous` and `machine` decide over them.
+"""What launchers say to one another: values only.
+`links.link` carries them, `rendezvous` and `machine` decide over them.
 
     node -> master    Join  HasLater  Accepted  Ready  Done  Failed  Stopped  Leaving
     master -> node    Waiting  Seated  Form  Committed  Go  Stop  RestartWorker  Standby  Evict  Finish  Refuse  Moved
@@ -61,7 +62,9 @@ class Terms:
 
     @property
     def old_workers_end_s(self) -> float:
-        """How long after the loss of their master workers of its generation may live, on nodes that others can't reach."""
+        """How long after the loss of their master workers of its generation may live,
+        on nodes that others can't reach.
+        """
         return max(self.heartbeat_timeout_s, self.failure_grace_s)
 
 
@@ -203,7 +206,9 @@ class Waiting:
 
 @value
 class Seated:
-    """This node waits here for the next generation. The last one that the master knows, and whether it has formed that."""
+    """This node waits here for the next generation.
+    The last one that the master knows, and whether it has formed that.
+    """
 
     generation: int
     formed_here: bool = False

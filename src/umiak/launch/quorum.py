@@ -1,17 +1,17 @@
 """Who may go on after nodes were lost: the rule that keeps two halves of a job from training at once. A decider.
 
-A *closed* connection is a death: the launcher is gone, and its workers with it. *Silence* may be a cut: the other side may
-be alive and training. So, of the nodes of the last generation, leave out those that are known to be dead; of the rest,
-the side that goes on must hold more than half, and at exactly half it must hold the first of them in line: the
+A *closed* connection is a death: the launcher is gone, and its workers with it. *Silence* may be a cut: the other side
+may be alive and training. So, of the nodes of the last generation, leave out those that are known to be dead; of the
+rest, the side that goes on must hold more than half, and at exactly half it must hold the first of them in line: the
 master, then the others by rank.
 
-Two disjoint sides can't both satisfy this, whatever each of them knows of the dead, as long as only such deaths are known
-that were deaths of voters: of nodes that had formed no later generation before they died. `machine` and `votes` see to that
-(proof in docs/explanation/never-two-halves.md; tests/laws/test_quorum.py tries to break it).
+Two disjoint sides can't both satisfy this, whatever each of them knows of the dead, as long as only such deaths are
+known that were deaths of voters: of nodes that had formed no later generation before they died. `machine` and `votes`
+see to that (proof in docs/explanation/never-two-halves.md; tests/laws/test_quorum.py tries to break it).
 
 A generation counts as the last one when all of its nodes have it. Until a node knows that, the rule must hold for the
-generation before as well, because some of its nodes may still go by that one: hence several lines. Raft calls this joint
-consensus.
+generation before as well, because some of its nodes may still go by that one: hence several lines. Raft calls this
+joint consensus.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from umiak.launch.events import NodeSetting
-    from umiak.launch.node.machine import NodePhase
+    from umiak.launch.node.phases import NodePhase
     from umiak.launch.reports.logfiles import Access
 
 

@@ -19,7 +19,7 @@ from umiak.contracts.paddle import BACKUP_PATH
 from umiak.contracts.start import with_start
 from umiak.contracts.torch import ERROR_FILE
 from umiak.core.cluster import Role
-from umiak.core.value import replace, value
+from umiak.core.value import from_fields, replace, value
 from umiak.launch.options import ProgramStart, Tee
 from umiak.launch.protocol import Failure, FailureKind
 from umiak.launch.reports import failure_excerpt, logs
@@ -67,9 +67,13 @@ class Program:
     hang_timeout_s: float | None = None
     gpu_log: bool = False
     token: str | None = None
-    """What parameter servers and trainers know one another by. It reaches them in their environment and nothing else."""
+    """What parameter servers and trainers know one another by.
+    It reaches them in their environment and nothing else.
+    """
     fleet_from: tuple[str, ...] | None = None
-    """Where workers find this launcher's umiak, if calls of ``paddle.distributed.fleet`` are umiak's; ``None``: they are Paddle's."""
+    """Where workers find this launcher's umiak, for ``paddle.fluid`` and calls of ``paddle.distributed.fleet``;
+    ``None``: both are Paddle's.
+    """
 
 
 class _Worker:
@@ -78,7 +82,9 @@ class _Worker:
     def __init__(self, seat: Seat, generation: int, child: process.Child, log: logs.WorkerLog, error_file: str) -> None:
         self.seat = seat
         self.error_file = error_file
-        """Where a script with torch's ``@record`` writes the exception that ends it; empty for a worker that has none."""
+        """Where a script with torch's ``@record`` writes the exception that ends it;
+        empty for a worker that has none.
+        """
         self.generation = generation
         self.child = child
         self.log = log
@@ -119,9 +125,10 @@ class Supervisor:
         contract = contracts.environment(cluster, seat, setting)
         whole = contracts.backup(cluster, seat, setting)
         if not self._write_contract(contract, whole, seat):
-            # A full disk, say: the worker gets everything in its environment, and is not sent to a file that is not whole.
+            # A full disk, say: the worker gets everything in its environment,
+            # and is not sent to a file that is not whole.
             contract = {name: text for name, text in whole.items() if name != BACKUP_PATH}
-        inherited = _with_fleet(contracts.inherit(self._program.environ, contract), self._program.fleet_from)
+        inherited = _with_fleet(contracts.inherit(self._program.environ, contract), self._program)
         environ = with_start(inherited, interface=hostinfo.interface_with(seat.host), token=self._program.token)
         error_file = contract.get(ERROR_FILE, "")
         if error_file:
@@ -266,13 +273,11 @@ class Supervisor:
         )
 
     def _failure(self, seat: Seat, kind: FailureKind, log: logs.WorkerLog, what: str = "") -> Failure:
-        return Failure(
+        return from_fields(
+            Failure,
+            seat,
             kind=kind,
             at=time.time() + self.wall_offset_s,
-            node=seat.node,
-            host=seat.host,
-            role=seat.role,
-            rank=seat.rank,
             key=seat.key,
             what=what,
             log_path=log.path,
@@ -408,10 +413,13 @@ def command_for(
     return program
 
 
-def _with_fleet(environ: dict[str, str], umiak_in: tuple[str, ...] | None) -> dict[str, str]:
-    if umiak_in is None:
+def _with_fleet(environ: dict[str, str], program: Program) -> dict[str, str]:
+    if program.fleet_from is None:
         return environ
-    return environ | injected.fleet_environment(environ, directory=INJECTED, umiak_in=umiak_in)
+    has_servers = program.setting.mode.has_servers
+    return environ | injected.fleet_environment(
+        environ, directory=INJECTED, umiak_in=program.fleet_from, has_servers=has_servers
+    )
 
 
 def _ignore(_answer: bool) -> None:
@@ -451,7 +459,9 @@ def _try_to_connect(loop: Loop, host: str, port: int, answered: Callable[[bool],
 
 
 def _text_of(path: str) -> str:
-    """The beginning of a file that a worker wrote; empty if there is none. Whatever the worker made of it, nothing waits."""
+    """The beginning of a file that a worker wrote; empty if there is none.
+    Whatever the worker made of it, nothing waits.
+    """
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:

@@ -1,1 +1,1 @@
-"""Public helpers for tests: simulated platforms, simulated clusters. The program itself imports nothing from here."""
+"""Public helpers for tests: simulated platforms, the laws of backends. The program itself imports nothing from here."""

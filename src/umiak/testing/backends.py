@@ -3,7 +3,8 @@
     def test_the_laws(tmp_path):
         assert broken_laws(lambda: backend_at("lab", tmp_path), Job(name="try", command=("train.py",))) == []
 
-It submits the job for real, asks about it as another process would (each time through a new backend), and waits for its end.
+It submits the job for real, asks about it as another process
+would (each time through a new backend), and waits for its end.
 
     render     the same for the same run id, another one for another; without a secret in it
     submit     with the same run id again: the same handle, and nothing is started twice
@@ -67,9 +68,10 @@ def broken_laws(
 ) -> list[str]:
     """What a backend does not keep to, in sentences; nothing if it keeps all laws.
 
-    ``make``: a new backend for the same place, as another process would have it. ``job``: must end with 0 by itself; where somebody has
-    to end it, ``finish`` does. ``starts``: how many jobs the place has started so far. ``searched``: directories in which secrets are
-    looked for; a file that its owner alone can read may have them if ``allowed`` says so.
+    ``make``: a new backend for the same place, as another process would have it. ``job``: must end with 0 by itself;
+    where somebody has to end it, ``finish`` does. ``starts``: how many jobs the place has started so far. ``searched``:
+    directories in which secrets are looked for; a file that its owner alone can read may have them if ``allowed`` says
+    so.
     """
     return _Examination(make, job, finish, starts, within_s).run([os.fspath(each) for each in searched], allowed)
 

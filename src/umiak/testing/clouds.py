@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+from umiak.testing.pods import volcano_plugins
 from umiak.testing.processes import openmpi_numbers, torch_numbers
 from umiak.testing.site import ANYWHERE, IN_A_POD, Site, hosts
 
@@ -30,21 +31,15 @@ def umiak(site: Site) -> dict[str, str]:
 def modelarts(site: Site) -> dict[str, str]:
     """A container of a ModelArts training job."""
     listed = hosts("modelarts", site.nodes, servers=site.servers)
-    environ = {
+    return {
         **IN_A_POD,
         "MA_NUM_HOSTS": str(site.nodes),
         "MA_NUM_GPUS": "8",
         "MA_TASK_NAME": "ps" if site.is_server else "worker",
         "MA_CURRENT_IP": f"172.16.0.{site.rank + 10}",
         "MA_JOB_DIR": "/home/ma-user/modelarts/user-job-dir",
-        "VC_TASK_INDEX": str(site.index),
-        "VK_TASK_INDEX": str(site.index),
-        "VC_WORKER_NUM": str(site.trainers),
-        "VC_WORKER_HOSTS": ",".join(listed[site.servers :]),
+        **volcano_plugins(site, listed),
     }
-    if site.servers:
-        environ |= {"VC_PS_NUM": str(site.servers), "VC_PS_HOSTS": ",".join(listed[: site.servers])}
-    return environ
 
 
 def modelarts_old(site: Site) -> dict[str, str]:

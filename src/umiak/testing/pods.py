@@ -70,12 +70,9 @@ def tensorflow(site: Site) -> dict[str, str]:
     return {**IN_A_POD, "TF_CONFIG": json.dumps(config)}
 
 
-def volcano(site: Site) -> dict[str, str]:
-    """A pod of a Volcano job with the env and svc plugins."""
-    listed = hosts("volcano", site.nodes, servers=site.servers)
+def volcano_plugins(site: Site, listed: tuple[str, ...]) -> dict[str, str]:
+    """What Volcano's env and svc plugins say."""
     environ = {
-        **IN_A_POD,
-        "HOSTNAME": listed[site.rank].partition(".")[0],
         "VC_TASK_INDEX": str(site.index),
         "VK_TASK_INDEX": str(site.index),
         "VC_WORKER_NUM": str(site.trainers),
@@ -84,6 +81,16 @@ def volcano(site: Site) -> dict[str, str]:
     if site.servers:
         environ |= {"VC_PS_NUM": str(site.servers), "VC_PS_HOSTS": ",".join(listed[: site.servers])}
     return environ
+
+
+def volcano(site: Site) -> dict[str, str]:
+    """A pod of a Volcano job with the env and svc plugins."""
+    listed = hosts("volcano", site.nodes, servers=site.servers)
+    return {
+        **IN_A_POD,
+        "HOSTNAME": listed[site.rank].partition(".")[0],
+        **volcano_plugins(site, listed),
+    }
 
 
 def jobset(site: Site) -> dict[str, str]:

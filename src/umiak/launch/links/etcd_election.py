@@ -1,12 +1,12 @@
 """Electing the master through etcd's JSON gateway: lease, compare-and-set, watch. An adapter.
 
-The key ``/umiak/<job>/master`` holds the address of the job's master and hangs on a lease that the master refreshes. A node
-that looks for the master reads it; where there is none, it creates the key if nobody else does in the same moment. When
-the master's launcher dies, the key goes with the lease, and a node that watches it tries again.
+The key ``/umiak/<job>/master`` holds the address of the job's master and hangs on a lease that the master refreshes. A
+node that looks for the master reads it; where there is none, it creates the key if nobody else does in the same moment.
+When the master's launcher dies, the key goes with the lease, and a node that watches it tries again.
 
-etcd is asked who leads, nothing more: the launchers talk to one another directly, so a job goes on while etcd is restarted.
-Several endpoints are tried in turn. What must never happen, two masters of two halves, does not rest on this key
-but on the rule in `umiak.launch.quorum`.
+etcd is asked who leads, nothing more: the launchers talk to one another directly, so a job goes on while etcd is
+restarted. Several endpoints are tried in turn. What must never happen, two masters of two halves, does not rest on this
+key but on the rule in `umiak.launch.quorum`.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from umiak.launch.links import http_post
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
 
     from umiak.adapters.loop import Loop, Timer
+    from umiak.core.json_types import JsonObject
 
 RETRY_S = 0.5
 SAME_MASTER_AGAIN_S = 2.0
@@ -63,7 +63,7 @@ class Election:
         self._stop_waiting()
         self._gone = gone
 
-        def granted(answer: dict[str, Any]) -> None:
+        def granted(answer: JsonObject) -> None:
             self._lease = str(answer.get("ID", ""))
             self._keep_refreshing()
             self._value = json.dumps({"host": host or self.own_host, "port": port})
@@ -90,7 +90,7 @@ class Election:
         same = {"key": self._key, "target": "MOD", "result": "EQUAL", "modRevision": instead_of}
         look = {"requestRange": {"key": self._key}}
 
-        def decided(answer: dict[str, Any]) -> None:
+        def decided(answer: JsonObject) -> None:
             if answer.get("succeeded"):
                 self._won()
                 return
@@ -109,7 +109,7 @@ class Election:
             self._leads = True
             self.on_elected()
 
-    def _lost_to(self, pair: dict[str, Any]) -> None:
+    def _lost_to(self, pair: JsonObject) -> None:
         try:
             place = json.loads(base64.b64decode(pair["value"]))
             master = (str(place["host"]), int(place["port"]))
@@ -132,7 +132,9 @@ class Election:
             self._tell(master)
 
     def _has_rival(self, rival: tuple[str, int]) -> None:
-        """The key was lost while etcd could not be reached. The node that took it is told, and it is tried until it is free."""
+        """The key was lost while etcd could not be reached.
+        The node that took it is told, and it is tried until it is free.
+        """
         if not self._said_rival:
             self._said_rival = True
             self.on_trouble(f"the master's key in etcd was lost, and {rival[0]} has taken it; the job is led from here")
@@ -145,11 +147,11 @@ class Election:
         self._last_told = master
         self.on_master(*master)
 
-    def _wait_for_change(self, pair: dict[str, Any]) -> None:
+    def _wait_for_change(self, pair: JsonObject) -> None:
         request = {"create_request": {"key": self._key, "start_revision": str(int(pair["mod_revision"]) + 1)}}
 
-        def came(_status: int, answer: Any) -> None:
-            if answer.get("result", {}).get("events"):
+        def came(_status: int, answer: object) -> None:
+            if isinstance(answer, dict) and answer.get("result", {}).get("events"):
                 self._stop_waiting()
                 self._compete()
 
@@ -180,7 +182,7 @@ class Election:
         self._refresh = self._loop.after(self._lease_s / 3, self._refresh_lease)
 
     def _refresh_lease(self) -> None:
-        def refreshed(answer: dict[str, Any]) -> None:
+        def refreshed(answer: JsonObject) -> None:
             self._keep_refreshing()
             if int(answer.get("result", {}).get("TTL", 0)) <= 0:
                 # It ran out while etcd could not be reached. Take a new one, and the key with it if we lead.
@@ -195,7 +197,7 @@ class Election:
             self._send("/v3/lease/keepalive", {"ID": self._lease}, refreshed, failed)
 
     def _renew(self) -> None:
-        def granted(answer: dict[str, Any]) -> None:
+        def granted(answer: JsonObject) -> None:
             self._lease = str(answer.get("ID", ""))
             if self._leads:
                 self._compete()
@@ -211,7 +213,7 @@ class Election:
     def _next_endpoint(self) -> None:
         self._at = (self._at + 1) % len(self._endpoints)
 
-    def _ask(self, path: str, body: object, then: Callable[[dict[str, Any]], None]) -> None:
+    def _ask(self, path: str, body: object, then: Callable[[JsonObject], None]) -> None:
         """Ask until an answer comes: another endpoint each time."""
 
         def failed(why: str) -> None:
@@ -224,10 +226,8 @@ class Election:
 
         self._send(path, body, then, failed)
 
-    def _send(
-        self, path: str, body: object, then: Callable[[dict[str, Any]], None], failed: Callable[[str], None]
-    ) -> None:
-        def answered(status: int, answer: Any) -> None:
+    def _send(self, path: str, body: object, then: Callable[[JsonObject], None], failed: Callable[[str], None]) -> None:
+        def answered(status: int, answer: object) -> None:
             if status == 200 and isinstance(answer, dict) and "error" not in answer:
                 self._said_down = False
                 self.own_host = post.local_host

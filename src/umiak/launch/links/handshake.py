@@ -6,12 +6,12 @@
     listener   proof, or refused (why)
     listener   welcome | moved (who leads) | other (not whom you called), or beats while it does not know yet
 
-With a token each side proves by HMAC-SHA256 over everything that both have said that it knows it, before anything it says
-is acted upon; the token itself never travels. The caller proves first: a listener shows nothing to somebody who only
-connects, so that nobody can take a proof home and try tokens on it.
+With a token each side proves by HMAC-SHA256 over everything that both have said that it knows it, before anything it
+says is acted upon; the token itself never travels. The caller proves first: a listener shows nothing to somebody who
+only connects, so that nobody can take a proof home and try tokens on it.
 
-Until then frames are small, time is short, and there is room for some strangers only (`strangers`). In a job without a token
-everybody is a stranger until it has joined (`Link.trust`).
+Until then frames are small, time is short, and there is room for some strangers only (`unknown_peers`).
+In a job without a token everybody is a stranger until it has joined (`Link.trust`).
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from umiak.adapters.frames import FramedSocket, frame, ignore
 from umiak.core.names import is_host, is_loopback, is_port
 from umiak.core.shown import one_line
 from umiak.launch.links.link import HOLD, Link
-from umiak.launch.links.strangers import Room, Strangers
+from umiak.launch.links.unknown_peers import Room, UnknownPeers
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
 
     from umiak.adapters.loop import Loop, Timer
-    from umiak.launch.links.link import Heart
+    from umiak.core.json_types import JsonObject
+    from umiak.launch.links.link import Heartbeats
 
 VERSION = 3
 HANDSHAKE_TIME_S = 10.0
@@ -54,6 +54,7 @@ NO_DESCRIPTORS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 LONGEST_ANSWER = 1000
 NOT_UMIAK = "something else answers there, not umiak"
 CALL_AGAIN_S = 0.05
+LOOK_UP_AGAIN_S = 0.5
 
 
 class Caller:
@@ -62,7 +63,7 @@ class Caller:
     def __init__(
         self,
         loop: Loop,
-        heart: Heart,
+        heartbeats: Heartbeats,
         *,
         host: str,
         port: int,
@@ -70,8 +71,13 @@ class Caller:
         token: bytes | None,
         purpose: str,
         patience_s: float,
+        name_patience_s: float = 0.0,
     ) -> None:
-        self._loop, self._heart, self._patience_s = loop, heart, patience_s
+        """``name_patience_s``: for how long a name that nobody knows is looked up again;
+        the name of a new pod may be published late.
+        """
+        self._loop, self._heartbeats, self._patience_s = loop, heartbeats, patience_s
+        self._name_known_by = loop.now() + name_patience_s
         self._job_id, self._token, self._purpose = job_id, token, purpose
         self.on_link: Callable[[Link], None] = ignore
         self.on_moved: Callable[[str, int], None] = lambda _host, _port: None
@@ -108,6 +114,9 @@ class Caller:
             self._sock.setblocking(False)
             error = self._sock.connect_ex(address)
         except OSError as failure:
+            if isinstance(failure, socket.gaierror) and self._loop.now() < self._name_known_by:
+                self._loop.after(LOOK_UP_AGAIN_S, self._connect)
+                return
             self._fail(refused=False, why=f"{self._where}: {failure.strerror or failure}")
             return
         self._timer = self._timer or self._loop.after(self._patience_s, self._timed_out)
@@ -140,7 +149,7 @@ class Caller:
         except OSError:
             return False
 
-    def _challenged(self, content: dict[str, Any]) -> None:
+    def _challenged(self, content: JsonObject) -> None:
         assert self._framed is not None
         if self._refused(content):
             return
@@ -152,7 +161,7 @@ class Caller:
         self._framed.on_frame = self._proved
         self._framed.send(frame({"proof": self._proof_of("caller")}))
 
-    def _proved(self, content: dict[str, Any]) -> None:
+    def _proved(self, content: JsonObject) -> None:
         """The listener has taken our proof, and shows its own."""
         assert self._framed is not None
         if self._refused(content):
@@ -171,7 +180,7 @@ class Caller:
             return ""
         return proof(self._token, role, self._job_id, self._purpose, self._nonce, self._challenge)
 
-    def _answered(self, content: dict[str, Any]) -> None:
+    def _answered(self, content: JsonObject) -> None:
         assert self._framed is not None
         if "b" in content:
             # The other side is alive but does not know yet who leads: it is worth waiting.
@@ -190,7 +199,7 @@ class Caller:
             # As good as a refused connection: who was called is not there any more, or never was.
             self._fail(refused=True, why=f"{self._where}: another launcher answers there")
             return
-        their_time: Any = content.get("welcome")
+        their_time = content.get("welcome", "")
         if type(their_time) not in (int, float) or not 0 <= their_time < 1e12:
             self._fail(refused=False, why=f"{self._where}: an answer that makes no sense", fatal=True)
             return
@@ -199,9 +208,9 @@ class Caller:
         self._over = True
         self._framed.take_frames_of(MASTER_FRAME_BYTES)
         middle = (self._asked_at + time.time()) / 2
-        self.on_link(Link(self._framed, self._heart, clock_offset_s=their_time - middle))
+        self.on_link(Link(self._framed, self._heartbeats, clock_offset_s=their_time - middle))
 
-    def _refused(self, content: dict[str, Any]) -> bool:
+    def _refused(self, content: JsonObject) -> bool:
         if "refused" not in content:
             return False
         self._fail(refused=False, why=f"{self._where}: {one_line(str(content['refused']), LONGEST_ANSWER)}", fatal=True)
@@ -234,9 +243,9 @@ class Caller:
 class Visitor:
     """A caller that has proved itself and waits for an answer: ``welcome()`` it, or tell it who leads."""
 
-    def __init__(self, framed: FramedSocket, heart: Heart, purpose: str, greeting: _Greeting) -> None:
+    def __init__(self, framed: FramedSocket, heartbeats: Heartbeats, purpose: str, greeting: _Greeting) -> None:
         self._framed = framed
-        self._heart = heart
+        self._heartbeats = heartbeats
         self._greeting = greeting
         self.purpose = purpose
 
@@ -251,7 +260,7 @@ class Visitor:
     def welcome(self) -> Link:
         self._framed.send(frame({"welcome": time.time()}))
         self._greeting.expect_join()
-        link = Link(self._framed, self._heart)
+        link = Link(self._framed, self._heartbeats)
         link.on_trusted = self._greeting.trusted
         return link
 
@@ -276,18 +285,18 @@ class Listener:
     def __init__(
         self,
         loop: Loop,
-        heart: Heart,
+        heartbeats: Heartbeats,
         sock: socket.socket,
         *,
         job_id: str,
         token: bytes | None,
-        room: Room = Room(),  # noqa: B008 - a value
+        room: Room | None = None,
     ) -> None:
-        self._loop, self._heart, self._sock = loop, heart, sock
-        self._job_id, self._token, self._room = job_id, token, room
+        self._loop, self._heartbeats, self._sock = loop, heartbeats, sock
+        self._job_id, self._token, self._room = job_id, token, room or Room()
         self.on_visitor: Callable[[Visitor], None] = ignore
         self.on_trouble: Callable[[str], None] = ignore
-        self.strangers = Strangers(room.strangers)
+        self.unknown_peers = UnknownPeers(self._room.unknown_peers)
         self._open = 0  # strangers and others
         self._told_at = -TELL_EVERY_S
         sock.setblocking(False)
@@ -310,13 +319,13 @@ class Listener:
     def _accept(self) -> None:
         for _ in range(64):
             goes = None
-            if self.strangers.is_full or self._open >= self._room.strangers + self._room.links:
-                goes = self.strangers.first_to_go(self._loop.now())
+            if self.unknown_peers.is_full or self._open >= self._room.unknown_peers + self._room.links:
+                goes = self.unknown_peers.first_to_go(self._loop.now())
                 if goes is None:
                     self._pause(PAUSE_S)
                     return
                 self._tell(
-                    f"{len(self.strangers)} connections to this launcher have proved nothing, which is as many as may be; "
+                    f"{len(self.unknown_peers)} connections to this launcher have proved nothing, which is as many as may be; "
                     "for each new one the oldest is closed"
                 )
             try:
@@ -330,7 +339,7 @@ class Listener:
             if isinstance(goes, _Greeting):
                 goes.drop()
             self._open += 1
-            _Greeting(self._loop, self._heart, sock, self)
+            _Greeting(self._loop, self._heartbeats, sock, self)
 
     def _pause(self, seconds: float) -> None:
         """Let anyone who knocks wait."""
@@ -351,7 +360,7 @@ class Listener:
         """A connection is closed."""
         self._open -= 1
 
-    def refusal(self, hello: dict[str, Any]) -> str | None:
+    def refusal(self, hello: JsonObject) -> str | None:
         """Why this caller is not talked to, if it is not."""
         if hello.get("umiak") != VERSION:
             theirs = hello.get("umiak")
@@ -370,18 +379,18 @@ class Listener:
 class _Greeting:
     """One connection on the listener's side, for as long as it is a stranger's."""
 
-    def __init__(self, loop: Loop, heart: Heart, sock: socket.socket, listener: Listener) -> None:
-        self._loop, self._heart, self._listener = loop, heart, listener
+    def __init__(self, loop: Loop, heartbeats: Heartbeats, sock: socket.socket, listener: Listener) -> None:
+        self._loop, self._heartbeats, self._listener = loop, heartbeats, listener
         self._framed = FramedSocket(loop, sock, most_bytes=STRANGER_FRAME_BYTES)
         self._framed.on_frame = self._hello
         self._framed.on_let_go = self._gone
         self._challenge = os.urandom(16).hex()
         self._nonce = self._purpose = ""
         self._is_trusted = False
-        listener.strangers.enter(self, loop.now())
+        listener.unknown_peers.enter(self, loop.now())
         self._timer = loop.after(HANDSHAKE_TIME_S, self.drop)
 
-    def _hello(self, content: dict[str, Any]) -> None:
+    def _hello(self, content: JsonObject) -> None:
         why = self._listener.refusal(content)
         nonce, purpose = content.get("nonce"), content.get("for")
         if why is None and not (isinstance(nonce, str) and isinstance(purpose, str)):
@@ -393,7 +402,7 @@ class _Greeting:
         self._framed.on_frame = self._answer
         self._framed.send(frame({"umiak": VERSION, "challenge": self._challenge}))
 
-    def _answer(self, content: dict[str, Any]) -> None:
+    def _answer(self, content: JsonObject) -> None:
         wanted, theirs = self._proof_of("caller"), content.get("proof")
         if wanted and not (isinstance(theirs, str) and _same(theirs, wanted)):
             self._refuse("this job has a token: set the same UMIAK_TOKEN on every node")
@@ -403,7 +412,7 @@ class _Greeting:
         if self._listener.has_token:
             self.trusted()
         self.renew()
-        self._listener.on_visitor(Visitor(self._framed, self._heart, self._purpose, self))
+        self._listener.on_visitor(Visitor(self._framed, self._heartbeats, self._purpose, self))
 
     def expect_join(self) -> None:
         """It was welcomed."""
@@ -415,7 +424,7 @@ class _Greeting:
         """It has proved that it knows the token; or, where there is none, it has joined."""
         self._is_trusted = True
         self._timer.cancel()
-        self._listener.strangers.leave(self)
+        self._listener.unknown_peers.leave(self)
         self._framed.take_frames_of(NODE_FRAME_BYTES)
 
     def renew(self) -> None:
@@ -435,18 +444,20 @@ class _Greeting:
         self._framed.send(frame({"refused": why}))
         self._framed.finish_sending()
 
-    def _interrupted(self, _content: dict[str, Any]) -> None:
+    def _interrupted(self, _content: JsonObject) -> None:
         """A launcher waits for the answer, and hears a refusal to its end."""
         self.drop()
 
     def _gone(self) -> None:
         self._timer.cancel()
-        self._listener.strangers.leave(self)
+        self._listener.unknown_peers.leave(self)
         self._listener.let_go()
 
 
 def proof(token: bytes, role: str, job_id: str, purpose: str, caller_nonce: str, challenge: str) -> str:
-    """What only someone who knows the token can say, and only here: in this role, for this job, purpose and conversation."""
+    """What only someone who knows the token can say, and only here:
+    in this role, for this job, purpose and conversation.
+    """
     import hmac
 
     told = json.dumps(["umiak", VERSION, role, job_id, purpose, caller_nonce, challenge])  # ASCII, whatever was said

@@ -15,7 +15,6 @@ from umiak.core.names import is_digits
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
 
     from umiak.adapters.loop import Loop
 
@@ -36,7 +35,7 @@ class Post:
         path: str,
         body: object,
         *,
-        on_answer: Callable[[int, Any], None],
+        on_answer: Callable[[int, object], None],
         on_failed: Callable[[str], None],
         timeout_s: float = 3.0,
         stream: bool = False,

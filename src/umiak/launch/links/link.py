@@ -1,12 +1,13 @@
 """Links between launchers: messages, heartbeats, and one word at the end. An adapter.
 
-A link carries ``{"m": message}`` and a beat a second in both directions. Beats are numbered, and each says which beat of the other
-side was heard last: ``{"b": 7, "heard": 6}``. So each side knows not only that it hears the other one, but that it is heard: in
-a network that carries packets one way only, TCP still delivers a few. A link tells its owner one of two things about its
-end: *closed*, the other process is gone, or *silent*, nothing was heard, or confirmed, for the heartbeat timeout. A close after a
-long silence counts as silence: what closed the connection may have been this machine's own network stack. So does a close
-after this launcher itself stood still, and one that the other side announces: a launcher that lets go of a link and lives on
-says ``{"left": 1}`` first. How a link comes about is in `handshake`.
+A link carries ``{"m": message}`` and a beat a second in both directions. Beats are numbered, and each says which beat
+of the other side was heard last: ``{"b": 7, "heard": 6}``. So each side knows not only that it hears the other one, but
+that it is heard: in a network that carries packets one way only, TCP still delivers a few. A link tells its owner one
+of two things about its end: *closed*, the other process is gone, or *silent*, nothing was heard, or confirmed, for the
+heartbeat timeout. A close after a long silence counts as silence: what closed the connection may have been this
+machine's own network stack. So does a close after this launcher itself stood still, and one that the other side
+announces: a launcher that lets go of a link and lives on says ``{"left": 1}`` first. How a link comes about is in
+`handshake`.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     from umiak.adapters.frames import FramedSocket
     from umiak.adapters.loop import Loop
+    from umiak.core.json_types import JsonObject
 
 BEAT_EVERY_S = 1.0
 BEATS_KEPT = 16
@@ -33,9 +35,9 @@ LEFT = frame({"left": 1})
 class Link:
     """An established connection to another launcher. Messages, beats, and one word at its end."""
 
-    def __init__(self, framed: FramedSocket, heart: Heart, *, clock_offset_s: float = 0.0) -> None:
+    def __init__(self, framed: FramedSocket, heartbeats: Heartbeats, *, clock_offset_s: float = 0.0) -> None:
         self._framed = framed
-        self._heart = heart
+        self._heartbeats = heartbeats
         self.clock_offset_s = clock_offset_s
         """What to add to this machine's wall clock to get the master's."""
         self.on_message: Callable[[Any], None] = ignore
@@ -44,10 +46,10 @@ class Link:
         self.on_trusted: Callable[[], None] = _nothing
         self._silent_said = False
         self._their_beat = 0
-        self._confirmed_at = heart.now()  # when this side sent the last beat of which it knows that it was heard
+        self._confirmed_at = heartbeats.now()  # when this side sent the last beat of which it knows that it was heard
         framed.on_frame = self._frame
         framed.on_end = self._ended
-        heart.links.add(self)
+        heartbeats.links.add(self)
 
     @property
     def local_host(self) -> str:
@@ -75,13 +77,13 @@ class Link:
 
     def leave_within(self, seconds: float) -> None:
         """What had to be said was said. The other side has this long to read it and to close; then it is left here."""
-        self._heart.after(seconds, self.leave)
+        self._heartbeats.after(seconds, self.leave)
 
     def finish_sending(self) -> None:
         self._framed.finish_sending()
 
     def close(self) -> None:
-        self._heart.links.discard(self)
+        self._heartbeats.links.discard(self)
         self._framed.close()
 
     def leave(self) -> None:
@@ -90,27 +92,27 @@ class Link:
         Both sides may have been cut off from each other and the cut may have healed just now, so it is not enough that
         this side was not heard for long: what it sent into the cut arrives with the end of the connection.
         """
-        self._heart.links.discard(self)
+        self._heartbeats.links.discard(self)
         self._silent_said = True
         self.on_message = ignore
         self._framed.send(LEFT)
         if not self._framed.has_unsent:
             self._framed.finish_sending()
         # Closing with something unread would take back what was sent.
-        self._heart.after_timeout(self._framed.close)
+        self._heartbeats.after_timeout(self._framed.close)
 
     def beat(self) -> None:
         """Show that we live."""
-        self._framed.send(frame({"b": self._heart.beats, "heard": self._their_beat}))
+        self._framed.send(frame({"b": self._heartbeats.beats, "heard": self._their_beat}))
 
     @property
     def last_alive(self) -> float:
         """Until when both directions worked, as far as is known here. A confirmation may be one beat old."""
-        return min(self._framed.last_heard, self._confirmed_at + self._heart.every_s)
+        return min(self._framed.last_heard, self._confirmed_at + self._heartbeats.every_s)
 
     @property
     def silent_s(self) -> float:
-        return max(0.0, self._heart.now() - self.last_alive)
+        return max(0.0, self._heartbeats.now() - self.last_alive)
 
     def fell_silent(self) -> None:
         """The other side was not heard for too long."""
@@ -118,31 +120,31 @@ class Link:
             self._silent_said = True
             self.on_silent()
 
-    def _frame(self, content: dict[str, Any]) -> None:
+    def _frame(self, content: JsonObject) -> None:
         if "m" in content:
             self.on_message(content["m"])
         elif "b" in content:
             beat, heard = content["b"], content.get("heard")
             if type(beat) is int and type(heard) is int:
                 self._their_beat = beat
-                self._confirmed_at = max(self._confirmed_at, self._heart.sent_at(heard))
+                self._confirmed_at = max(self._confirmed_at, self._heartbeats.sent_at(heard))
         elif "left" in content:
-            self._heart.links.discard(self)
+            self._heartbeats.links.discard(self)
             self.fell_silent()
 
     def _ended(self, _reason: str) -> None:
-        self._heart.links.discard(self)
+        self._heartbeats.links.discard(self)
         if self._silent_said:
             return
         # What was read just now may have been sent long ago, so that only what was confirmed counts.
-        if self._heart.is_in_doubt or self.silent_s > self._heart.timeout_s / 2:
+        if self._heartbeats.is_in_doubt or self.silent_s > self._heartbeats.timeout_s / 2:
             self._silent_said = True
             self.on_silent()
         else:
             self.on_closed()
 
 
-class Heart:
+class Heartbeats:
     """Beats for all links of this launcher, with one timer."""
 
     def __init__(self, loop: Loop, timeout_s: float) -> None:

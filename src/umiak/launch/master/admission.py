@@ -1,7 +1,7 @@
 """Who may join a job, and where a node sits in it, by what the master knows. A decider.
 
-A node's *home* is the rank that it would have if everyone were there. It keeps it while others come and go, so ranks stay as stable
-as they can be, and a node that comes back sits where it sat.
+A node's *home* is the rank that it would have if everyone were there. It keeps it while others come and go,
+so ranks stay as stable as they can be, and a node that comes back sits where it sat.
 """
 
 from __future__ import annotations
@@ -38,8 +38,9 @@ def _other_job(join: Join, terms: Terms) -> Refuse | None:
 
 
 def _flags(terms: Terms) -> dict[str, str]:
-    """What must be equal on all nodes, by flag. How long a node waits for a master is its own affair, and ``--sort_ip`` acts on
-    the master alone."""
+    """What must be equal on all nodes, by flag.
+    How long a node waits for a master is its own affair, and ``--sort_ip`` acts on the master alone.
+    """
     return {
         "--job_id": terms.job_id,
         "--run_mode": terms.mode.value,
@@ -58,7 +59,9 @@ def _flags(terms: Terms) -> dict[str, str]:
 
 
 def unreachable(offer: Offer, why: str) -> Refuse:
-    """A node whose launcher does not answer where it says it is: the others could not tell its death from its absence."""
+    """A node whose launcher does not answer where it says it is:
+    the others could not tell its death from its absence.
+    """
     return Refuse(
         text=f"the launcher of this node does not answer at its address {offer.host} port {offer.link_port}: {why}",
         code="UM-MEET-010",
@@ -114,7 +117,9 @@ def home_for(
 
 
 def in_rank_order(seated: Sequence[tuple[Offer, int]], *, by_address: bool) -> list[str]:
-    """The names of these nodes in rank order: ranks that were asked for are kept, the others follow by home or address."""
+    """The names of these nodes in rank order: ranks that were asked for are kept,
+    the others follow by home or address.
+    """
     asked = {offer.rank: offer.name for offer, _ in seated if offer.rank is not None and offer.rank < len(seated)}
     others = [(offer, home) for offer, home in seated if offer.name not in asked.values()]
     others.sort(key=lambda pair: (_address_order(pair[0].host) if by_address else (pair[1],), pair[0].name))

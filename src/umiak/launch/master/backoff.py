@@ -11,9 +11,9 @@ cluster from coming back all at once, follows from the job's name and the restar
 
 from __future__ import annotations
 
-FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 30.0
-JITTER = 0.2
-"""A pause is up to this part shorter or longer."""
+from umiak.core.backoff import RetryPolicy
+
+POLICY = RetryPolicy(first_s=1.0, attempts=None)
 RAN_WELL_S = 60.0
 """After so long without a failure, the pauses begin at the first one again."""
 
@@ -22,7 +22,7 @@ class Backoff:
     """The failures in a row of one thing that is restarted: a whole job, or one worker."""
 
     def __init__(self, name: str, began: float = 0.0) -> None:
-        self._name = name
+        self.name = name
         self.since = began
         self._failures = 0
 
@@ -37,12 +37,11 @@ class Backoff:
         self._failures += 1
         if self._failures == 1:
             return 0.0
-        pause_s = min(FIRST_PAUSE_S * float(1 << min(self._failures - 2, 16)), LONGEST_PAUSE_S)
-        return pause_s * (1 + JITTER * _spread(f"{self._name} {restart}"))
+        return POLICY.wait_s(self._failures - 1, _chance(f"{self.name} {restart}")) or 0.0
 
 
-def _spread(text: str) -> float:
-    """A number from -1 to 1 that looks random and is always the same for a text."""
+def _chance(text: str) -> float:
+    """A number from 0 to 1 that looks random and is always the same for a text."""
     from zlib import crc32
 
-    return crc32(text.encode()) / 0x7FFFFFFF - 1
+    return crc32(text.encode()) / 0xFFFFFFFF

@@ -1,4 +1,6 @@
-"""The nodes that are connected to a master, as it sees them: who takes part, who stands by, who sits where. A decider."""
+"""The nodes that are connected to a master, as it sees them: who takes part, who stands by, who sits where.
+A decider.
+"""
 
 from __future__ import annotations
 

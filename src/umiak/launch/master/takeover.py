@@ -1,8 +1,8 @@
 """What a launcher that leads answers to another one that says it leads, too. A pure decider.
 
-A node that lost its master and finds nobody who is before it in line calls the old master, those before it in line, and the
-job's first address: it says which generation it knows, whether it has formed that itself, which takes a majority, and whether
-it has a majority for the next one. The node that leads there compares:
+A node that lost its master and finds nobody who is before it in line calls the old master, those before it in line, and
+the job's first address: it says which generation it knows, whether it has formed that itself, which takes a majority,
+and whether it has a majority for the next one. The node that leads there compares:
 
     nothing was formed here                         go there, with everyone who came
     the caller has not formed its generation        the job goes on here; the caller may join here
@@ -12,8 +12,9 @@ it has a majority for the next one. The node that leads there compares:
     the caller's job is another one (lineage)       believed only if it has proved the token, or is on this machine
 
 So a node that was cut off can't end a job that went on without it. Two sides of one lineage never form the same
-generation (`quorum`), so the comparison has one answer on both sides. Two nodes may take over after one outage, because one of
-them asked the other too early: they find each other, so that the nodes that came to the one and to the other add up.
+generation (`quorum`), so the comparison has one answer on both sides. Two nodes may take over after one outage, because
+one of them asked the other too early: they find each other, so that the nodes that came to the one and to the other add
+up.
 """
 
 from __future__ import annotations

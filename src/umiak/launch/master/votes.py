@@ -4,8 +4,9 @@
     votes.lost("c", dead=False)
     votes.may_go_on(here={"a", "b"})
 
-A node is here, dead, silent (it may be alive and training), or awaited: a master that has just taken over does not know yet. The
-rule itself is `quorum`; what is kept here are the lines of succession that it must hold for, and who has accepted the last one.
+A node is here, dead, silent (it may be alive and training), or awaited: a master that has just taken over does not know
+yet. The rule itself is `quorum`; what is kept here are the lines of succession that it must hold for, and who has
+accepted the last one.
 """
 
 from __future__ import annotations
@@ -89,7 +90,9 @@ class Votes:
             group.discard(name)
 
     def learned_of(self, cluster: Cluster, basis: tuple[Line, ...]) -> None:
-        """Another master has formed this generation, and some of its nodes have it: now it counts, and what was before it."""
+        """Another master has formed this generation, and some of its nodes have it:
+        now it counts, and what was before it.
+        """
         self._line = quorum.line_of_succession(cluster)
         self.basis = basis
         # Who died as a voter of the generation before may have voted in this one.
@@ -107,7 +110,9 @@ class Votes:
         self.silent.clear()
 
     def accepted(self, name: str) -> bool:
-        """This node has the last formation. Whether it was the last one to accept it, so that earlier ones do not count."""
+        """This node has the last formation.
+        Whether it was the last one to accept it, so that earlier ones do not count.
+        """
         self._unaccepted.discard(name)
         if not self.basis or self._unaccepted:
             return False

@@ -3,8 +3,8 @@
     reporting = NodeReporting(host="10.0.0.2", restarts=True)
     reporting.step(machine.phase, event, actions)      a NodeReport, if it has changed
 
-A node restarts from the moment at which its workers are to be stopped, or one of them failed, until they run again, if the job goes on
-then; otherwise it is stopping.
+A node restarts from the moment at which its workers are to be stopped, or one of them failed,
+until they run again, if the job goes on then; otherwise it is stopping.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from umiak.core.shown import one_line
 from umiak.core.status import State
 from umiak.core.value import replace
 from umiak.launch import events
-from umiak.launch.node.machine import NodePhase
+from umiak.launch.node.phases import NodePhase
 from umiak.launch.protocol import Finish, Refuse, Stop
 from umiak.launch.reports import words
 
@@ -49,7 +49,9 @@ class NodeReporting:
         if exit_ is not None:
             self._end(exit_)
         else:
-            is_back = isinstance(event, events.Received) and any(isinstance(a, events.StartWorkers) for a in actions)
+            is_back = isinstance(event, events.MessageFromMaster) and any(
+                isinstance(a, events.StartWorkers) for a in actions
+            )
             self.report = replace(self.report, state=self._state(phase, last.state, event, is_back=is_back))
         return None if self.report == last else self.report
 
@@ -60,7 +62,7 @@ class NodeReporting:
             self._say(f"received {words.signal_name(event.number)}")
         elif isinstance(event, events.WorkerExited) and event.failure and phase is NodePhase.RUNNING:
             self._say(words.describe(event.failure))
-        elif isinstance(event, events.Received) and not self._is_leaving:
+        elif isinstance(event, events.MessageFromMaster) and not self._is_leaving:
             message = event.message
             if isinstance(message, Stop):
                 self._is_leaving = not message.reform
@@ -75,7 +77,8 @@ class NodeReporting:
         if phase is NodePhase.RUNNING:
             if has_failed and self._restarts:
                 return State.RESTARTING
-            # Trainers wait for servers, and a worker that failed for its restart in its place: this node runs all the while.
+            # Trainers wait for servers, and a worker that failed for its restart in its place:
+            # this node runs all the while.
             return last if last in (State.STARTING, State.RESTARTING) and not is_back else State.RUNNING
         return State.STARTING if last in _BEFORE else State.RESTARTING
 

@@ -4,7 +4,7 @@ The check is an ordinary job whose program is `python -m umiak.launch.preflight`
 ports and start a worker in every seat as always, so what is examined is what the job would use.
 
     launcher   check         what is different from an ordinary launch, and how the outcome is told at the end
-    both       errand        what a launcher sends its workers to do, and what they bring back
+    both       task          what a launcher sends its workers to do, and what they bring back
     worker     __main__      one worker: opens its seat's port, takes part, ends with the check
                worker        its seat, and where everybody listens
                sockets       listening on ports, and connecting to them
@@ -19,6 +19,6 @@ ports and start a worker in every seat as always, so what is examined is what th
                table         a verdict as text and as JSON
 
 A worker that has found something bad still ends well, with status 0: a failing worker would have all others stopped
-before the table is whole. Each node's launcher learns the outcome from a file without a name that its workers inherit, and
-turns it into its exit status.
+before the table is whole. Each node's launcher learns the outcome from a file without a name that its workers inherit,
+and turns it into its exit status.
 """

@@ -15,8 +15,8 @@ from umiak.core.cluster import Role
 from umiak.core.problem import Problem
 from umiak.launch.preflight import facts, sockets, table
 from umiak.launch.preflight.collector import Collector
-from umiak.launch.preflight.errand import CheckResult, Errand, bring, read_errand
 from umiak.launch.preflight.member import CheckMember
+from umiak.launch.preflight.task import CheckResult, CheckTask, bring, read_task
 from umiak.launch.preflight.worker import read_worker
 
 TYPE_CHECKING = False
@@ -31,21 +31,21 @@ LOOK_UP_S = 5.0
 
 def main(word: str, environ: Mapping[str, str]) -> None:
     """Take part in a check until it is over."""
-    _Worker(read_errand(word), environ).run()
+    _Worker(read_task(word), environ).run()
 
 
 class _Worker:
     """One worker of the check: a member of it, and in the first trainer's seat its collector as well."""
 
-    def __init__(self, errand: Errand, environ: Mapping[str, str]) -> None:
-        self._errand = errand
+    def __init__(self, task: CheckTask, environ: Mapping[str, str]) -> None:
+        self._task = task
         self._worker = worker = read_worker(environ)
-        self._speaks = worker.seat.key == errand.first
+        self._speaks = worker.seat.key == task.first
         self._loop = loop = Loop()
         self._unfinished = 2 if worker.collects else 1
         self._problem: Problem | None = None
         # Before the limit is raised: what the node allows is one of its facts.
-        found = facts.gather(errand) if self._speaks else None
+        found = facts.gather(task) if self._speaks else None
         sockets.raise_descriptor_limit()
         for endpoint in worker.doors:
             sockets.PortListener(loop, endpoint, worker.seat.node, _let_stand)
@@ -54,14 +54,14 @@ class _Worker:
                 loop,
                 endpoints=worker.endpoints,
                 store=worker.store,
-                patience_s=errand.patience_s,
+                patience_s=task.patience_s,
                 on_verdict=self._judged,
                 on_over=self._over,
             )
             sockets.PortListener(loop, worker.store, worker.seat.node, collector.welcome)
         addresses = sockets.Addresses()
         addresses.learn(worker.all_doors if self._speaks else (worker.store,), LOOK_UP_S)
-        CheckMember(loop, worker, errand, found, addresses, on_result=self._bring, on_over=self._over)
+        CheckMember(loop, worker, task, found, addresses, on_result=self._bring, on_over=self._over)
 
     def run(self) -> None:
         self._loop.run()
@@ -70,16 +70,16 @@ class _Worker:
         """Tell the launcher, if this worker speaks for the node."""
         self._problem = result.problem
         if self._speaks:
-            bring(self._errand.result_fd, result)
+            bring(self._task.result_fd, result)
 
     def _judged(self, verdict: Verdict) -> None:
         """The collector's launcher shows the table."""
-        text = json.dumps(table.as_plain(verdict)) + "\n" if self._errand.as_json else table.as_text(verdict)
+        text = json.dumps(table.as_plain(verdict)) + "\n" if self._task.as_json else table.as_text(verdict)
         _write(text)
         problem = None
         if not verdict.ready:
             problem = Problem(code="UM-CHECK-001", what=f"the nodes are {table.in_words(verdict)}")
-        bring(self._errand.result_fd, CheckResult(final=True, problem=problem, shown=text))
+        bring(self._task.result_fd, CheckResult(final=True, problem=problem, shown=text))
 
     def _over(self) -> None:
         """A server stays until its launcher ends it: one that ends by itself would count as failed."""

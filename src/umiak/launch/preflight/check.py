@@ -1,7 +1,7 @@
 """The launcher's side of `--check`: what is different from an ordinary launch, and the outcome at the end. An adapter.
 
-A check never restarts anything, shows no worker's output and has a job id of its own, so that it neither joins a running
-job nor lets in a node that was started without `--check`.
+A check never restarts anything, shows no worker's output and has a job id of its own,
+so that it neither joins a running job nor lets in a node that was started without `--check`.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from umiak.core.cluster import Role
 from umiak.core.problem import Exit, Problem
 from umiak.core.value import replace
 from umiak.launch.options import Tee
-from umiak.launch.preflight.errand import Errand, errand_word, open_results, read_result
-from umiak.launch.reports.talk import Talk
+from umiak.launch.preflight.task import CheckTask, open_results, read_result, task_argument
+from umiak.launch.reports.output import LauncherOutput
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ INTERPRETERS = ("python", "bash", "sh")
 _WRITE_BYTES = 4096
 
 
-class CheckTalk(Talk):
+class CheckOutput(LauncherOutput):
     """Does not say that the job is done: whether the check went well is known only after the workers' end."""
 
     def goodbye(self, end: events.Exit) -> None:
@@ -61,7 +61,7 @@ class Check:
         options = self._asked
         role = Role.SERVER if offer.servers else Role.TRAINER if offer.trainers else Role.HETER
         moves = options.elastic or options.restart_wanted
-        errand = Errand(
+        task = CheckTask(
             result_fd=self._results,
             first=f"{role.value}.{offer.first_local_rank}",
             patience_s=min(PATIENCE_S, options.join_timeout_s),
@@ -75,22 +75,22 @@ class Check:
             log_dir=log_dir,
             as_json=options.as_json,
         )
-        return (*own_modules.command("umiak.launch.preflight"), errand_word(errand))
+        return (*own_modules.command("umiak.launch.preflight"), task_argument(task))
 
-    def conclude(self, status: int, talk: Talk) -> int:
+    def conclude(self, status: int, output: LauncherOutput) -> int:
         """Say how it went; the exit status. ``status`` is how the check ended as a job."""
         if status != 0:
             return status
         result = read_result(self._results)
         if result is None:
             problem = Problem(code="UM-CHECK-003", what="this node was not examined: the check ended without it")
-            talk.problems([problem])
+            output.problems([problem])
             return Exit.REFUSED
         _show(result.shown)
         if result.note:
-            talk.say(result.note)
+            output.say(result.note)
         if result.problem:
-            talk.problems([result.problem])
+            output.problems([result.problem])
             return Exit.REFUSED
         return Exit.DONE
 

@@ -2,8 +2,8 @@
 
     GATHERING --every worker reported, or time is up--> PROBING --every node answered, or time is up--> TELLING
 
-It takes well-formed, small frames only, from seats that the job has and each seat once, and is gone with the check. What
-follows from the reports is decided by `verdict`.
+It takes well-formed, small frames only, from seats that the job has and each seat once, and is gone with the check.
+What follows from the reports is decided by `verdict`.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from umiak.launch.preflight.verdict import judge
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
 
     from umiak.adapters.loop import Loop, Timer
+    from umiak.core.json_types import JsonObject
 
 SPARE_TIME_S = 5.0
 TELLING_S = 5.0
@@ -90,7 +90,7 @@ class Collector:
         framed.on_frame = lambda content: self._heard(guest, content)
         framed.on_end = lambda _reason: self._gone(guest)
 
-    def _heard(self, guest: _Guest, content: dict[str, Any]) -> None:
+    def _heard(self, guest: _Guest, content: JsonObject) -> None:
         try:
             message = harmless(decode_tagged(TO_COLLECTOR, content))
         except Malformed:

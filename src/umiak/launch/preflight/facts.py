@@ -4,59 +4,55 @@ from __future__ import annotations
 
 import os
 import resource
-import socket
 import sys
 
 from umiak.adapters import hostinfo
-from umiak.adapters.version import version
+from umiak.adapters.version import FRAMEWORKS, version, version_of
 from umiak.launch.preflight.messages import Facts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from umiak.launch.preflight.errand import Errand
+    from umiak.launch.preflight.task import CheckTask
 
-PADDLES = {"paddlepaddle": ""} | {f"paddlepaddle-{kind}": f"+{kind}" for kind in ("gpu", "xpu", "npu", "dcu", "gcu")}
-"""Paddle's distributions, and what their version is called here: like torch's, with the build behind a plus."""
-FRAMEWORKS = {"torch": ("torch", "torch-npu"), "jax": ("jax",)}
 LARGEST_PROGRAM_BYTES = 64 * 1024 * 1024
 
 
-def gather(errand: Errand) -> Facts:
+def gather(task: CheckTask) -> Facts:
     """This node's facts."""
-    hostname = socket.gethostname()
-    meant = hostinfo.resolve(hostname)
-    writable, free_bytes = _room(errand.log_dir)
+    hostname, own_address = hostinfo.own_name()
+    logs, shared = hostinfo.room(task.log_dir), hostinfo.room(hostinfo.SHARED_MEMORY)
     return Facts(
         hostname=hostname,
-        own_address="" if meant == hostname else meant,
+        own_address=own_address,
         umiak=version(),
         python=".".join(str(part) for part in sys.version_info[:3]),
         frameworks=frameworks(),
-        device_kind=errand.device_kind,
-        device_count=errand.device_count,
-        program=errand.program,
-        program_hash=fingerprint(errand.program, is_module=errand.is_module) if errand.program else "",
-        log_dir=errand.log_dir,
-        log_writable=writable,
-        log_free_bytes=free_bytes,
-        shm_bytes=_room("/dev/shm")[1] if os.path.isdir("/dev/shm") else -1,  # noqa: S108 - no file is made there
+        device_kind=task.device_kind,
+        device_count=task.device_count,
+        program=task.program,
+        program_hash=fingerprint(task.program, is_module=task.is_module) if task.program else "",
+        log_dir=task.log_dir,
+        log_writable=logs is not None and logs.is_writable,
+        log_free_bytes=logs.free_bytes if logs else 0,
+        shm_bytes=shared.free_bytes if shared else -1,
         open_files=_open_files(),
-        token=errand.token,
+        token=task.token,
     )
 
 
 def frameworks() -> dict[str, str]:
     """The installed frameworks with their versions, as their distributions say it."""
-    found = {}
-    for distribution, build in PADDLES.items():
-        version = _version(distribution)
-        if version:
-            found["paddle"] = f"{version}{build}"
-    for name, distributions in FRAMEWORKS.items():
-        versions = [version for version in map(_version, distributions) if version]
-        if versions:
-            found[name] = versions[0]
-    return found
+    versions = {}
+    for distribution in FRAMEWORKS["paddle"]:
+        if number := version_of(distribution):
+            # Like torch's, with the build behind a plus.
+            build = distribution.partition("-")[2]
+            versions["paddle"] = f"{number}+{build}" if build else number
+    for name in ("torch", "jax"):
+        numbers = [number for number in map(version_of, FRAMEWORKS[name]) if number]
+        if numbers:
+            versions[name] = numbers[0]
+    return versions
 
 
 def fingerprint(program: str, *, is_module: bool) -> str:
@@ -68,15 +64,6 @@ def fingerprint(program: str, *, is_module: bool) -> str:
         with open(path, "rb") as file:
             return hashlib.sha256(file.read(LARGEST_PROGRAM_BYTES)).hexdigest()
     except OSError:
-        return ""
-
-
-def _version(distribution: str) -> str:
-    from importlib import metadata
-
-    try:
-        return metadata.version(distribution)
-    except metadata.PackageNotFoundError:
         return ""
 
 
@@ -96,15 +83,6 @@ def _module_file(name: str) -> str:
         return (spec.origin or "") if spec else ""
     files = [os.path.join(directory, "__main__.py") for directory in spec.submodule_search_locations]
     return next((file for file in files if os.path.isfile(file)), "")
-
-
-def _room(directory: str) -> tuple[bool, int]:
-    """Whether files can be made in a directory, and how many bytes fit."""
-    try:
-        room = os.statvfs(directory)
-    except OSError:
-        return False, 0
-    return os.access(directory, os.W_OK | os.X_OK), room.f_bavail * room.f_frsize
 
 
 def _open_files() -> int:

@@ -48,18 +48,17 @@ def missing(exam: Examination) -> dict[str, list[str]]:
 
 def _absences(exam: Examination, rows: Sequence[Row]) -> list[Finding]:
     found = [
-        Finding(
-            level=Level.ERROR,
-            code="UM-CHECK-101",
-            what=f"no report from {host} within {exam.waited_s:g} s: {_some(workers)}",
-            hint=f"the launcher there says why; it may be kept from reaching {exam.collector}",
+        _error(
+            "UM-CHECK-101",
+            f"no report from {host} within {exam.waited_s:g} s: {_some(workers)}",
+            f"the launcher there says why; it may be kept from reaching {exam.collector}",
         )
         for host, workers in missing(exam).items()
     ]
     silent = [row.label for row in rows if row.report.node not in exam.probed]
     if silent:
         what = f"no answer about the connections to the other nodes from: {_some(silent)}"
-        found.append(Finding(level=Level.ERROR, code="UM-CHECK-102", what=what, hint="run the check once more"))
+        found.append(_error("UM-CHECK-102", what, "run the check once more"))
     return found
 
 
@@ -69,11 +68,10 @@ def _shared_endpoints(exam: Examination, _rows: Sequence[Row]) -> list[Finding]:
     if not twice:
         return []
     return [
-        Finding(
-            level=Level.ERROR,
-            code="UM-CHECK-103",
-            what=f"several workers have the same address: {_some(twice)}",
-            hint="give every node the address by which the others reach it, with --host",
+        _error(
+            "UM-CHECK-103",
+            f"several workers have the same address: {_some(twice)}",
+            "give every node the address by which the others reach it, with --host",
         )
     ]
 
@@ -97,11 +95,10 @@ def _differing(code: str, name: str, versions: dict[str, str], essence: Callable
     if len(set(versions.values())) < 2:
         return []
     return [
-        Finding(
-            level=Level.ERROR if len({essence(version) for version in versions.values()}) > 1 else Level.WARNING,
-            code=code,
-            what=f"different versions of {name}: {_grouped(versions)}",
-            hint=f"install the same {name} on every node, or use the same image",
+        (_error if len({essence(version) for version in versions.values()}) > 1 else _warning)(
+            code,
+            f"different versions of {name}: {_grouped(versions)}",
+            f"install the same {name} on every node, or use the same image",
         )
     ]
 
@@ -122,13 +119,13 @@ def _programs(_exam: Examination, rows: Sequence[Row]) -> list[Finding]:
     if absent:
         what = f"there is no {absent[0].facts.program} on: {_some([row.label for row in absent])}"
         hint = "copy it there, or start the launcher in the directory that has it"
-        found.append(Finding(level=Level.ERROR, code="UM-CHECK-107", what=what, hint=hint))
+        found.append(_error("UM-CHECK-107", what, hint))
     contents = {row.label: row.facts.program_hash[:8] for row in rows if row.facts.program_hash}
     if len(set(contents.values())) > 1:
         name = next(row.facts.program for row in rows if row.facts.program_hash)
         what = f"the contents of {name} differ: {_grouped(contents)}"
         hint = "copy the same file to every node"
-        found.append(Finding(level=Level.ERROR, code="UM-CHECK-108", what=what, hint=hint))
+        found.append(_error("UM-CHECK-108", what, hint))
     return found
 
 
@@ -142,11 +139,10 @@ def _clocks(_exam: Examination, rows: Sequence[Row]) -> list[Finding]:
         others = "the others'" if len(rows) > 2 else f"that of {next(each.label for each in rows if each is not row)}"
         direction = "ahead of" if row.skew_s > 0 else "behind"
         found.append(
-            Finding(
-                level=Level.ERROR if certain_s > CLOCK_ERROR_S else Level.WARNING,
-                code="UM-CHECK-109",
-                what=f"the clock of {row.label} is {abs(row.skew_s):.1f} s {direction} {others}",
-                hint="let NTP set the clocks: `timedatectl set-ntp true`",
+            (_error if certain_s > CLOCK_ERROR_S else _warning)(
+                "UM-CHECK-109",
+                f"the clock of {row.label} is {abs(row.skew_s):.1f} s {direction} {others}",
+                "let NTP set the clocks: `timedatectl set-ntp true`",
             )
         )
     return found
@@ -162,9 +158,7 @@ def _devices(exam: Examination, rows: Sequence[Row]) -> list[Finding]:
     if len(set(devices.values())) < 2:
         return []
     what = f"the nodes have different devices: {_grouped(devices)}"
-    return [
-        Finding(level=Level.WARNING, code="UM-CHECK-201", what=what, hint="choose as many everywhere with --devices")
-    ]
+    return [_warning("UM-CHECK-201", what, "choose as many everywhere with --devices")]
 
 
 def devices_in_words(facts: Facts) -> str:
@@ -182,19 +176,19 @@ def _room(exam: Examination, rows: Sequence[Row]) -> list[Finding]:
     found = []
     if unwritable:
         what = f"the log directory can't be written: {_some(unwritable)}"
-        found.append(Finding(level=Level.ERROR, code="UM-CHECK-110", what=what, hint="choose another with --log_dir"))
+        found.append(_error("UM-CHECK-110", what, "choose another with --log_dir"))
     if full:
         what = f"little room for logs: {_some(_sized(full, lambda facts: facts.log_free_bytes))}"
         hint = "choose another --log_dir, or a lower --log_max_bytes"
-        found.append(Finding(level=Level.WARNING, code="UM-CHECK-202", what=what, hint=hint))
+        found.append(_warning("UM-CHECK-202", what, hint))
     if little_shm:
         what = f"little room in /dev/shm, which data loaders use: {_some(_sized(little_shm, lambda facts: facts.shm_bytes))}"
         hint = "start containers with --shm-size 8g, or pods with a memory volume at /dev/shm"
-        found.append(Finding(level=Level.WARNING, code="UM-CHECK-203", what=what, hint=hint))
+        found.append(_warning("UM-CHECK-203", what, hint))
     if few_files:
         what = f"few open files are allowed: {_some([f'{row.label} ({row.facts.open_files})' for row in few_files])}"
         hint = f"raise the limit to {files} before the launch: `ulimit -n {files}`"
-        found.append(Finding(level=Level.WARNING, code="UM-CHECK-204", what=what, hint=hint))
+        found.append(_warning("UM-CHECK-204", what, hint))
     return found
 
 
@@ -212,15 +206,15 @@ def _names(_exam: Examination, rows: Sequence[Row]) -> list[Finding]:
     if unknown:
         what = f"a node does not know its own host name: {_some(unknown)}"
         hint = "add the name with the node's address to /etc/hosts there"
-        found.append(Finding(level=Level.WARNING, code="UM-CHECK-205", what=what, hint=hint))
+        found.append(_warning("UM-CHECK-205", what, hint))
     if inward:
         what = f"a node's own host name means loopback there, where others can't reach it: {_some(inward)}"
         hint = "if Gloo can't connect, set GLOO_SOCKET_IFNAME to the network interface, or fix /etc/hosts"
-        found.append(Finding(level=Level.WARNING, code="UM-CHECK-205", what=what, hint=hint))
+        found.append(_warning("UM-CHECK-205", what, hint))
     if not any(row.facts.token for row in rows):
         what = "no token is set: anyone who can reach a launcher's port can join the job, lead it and end it"
         hint = 'make one with `export UMIAK_TOKEN="$(umiak token)"`, and set the same one on every node'
-        found.append(Finding(level=Level.WARNING, code="UM-CHECK-206", what=what, hint=hint))
+        found.append(_warning("UM-CHECK-206", what, hint))
     return found
 
 
@@ -229,6 +223,14 @@ LOOKS = (_absences, _shared_endpoints, _versions, _programs, _clocks, _devices, 
 
 
 # ---- words
+
+
+def _error(code: str, what: str, hint: str) -> Finding:
+    return Finding(level=Level.ERROR, code=code, what=what, hint=hint)
+
+
+def _warning(code: str, what: str, hint: str) -> Finding:
+    return Finding(level=Level.WARNING, code=code, what=what, hint=hint)
 
 
 def _grouped(by_node: dict[str, str]) -> str:

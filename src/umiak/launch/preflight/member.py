@@ -1,4 +1,5 @@
-"""Every worker's side of the check: reach the collector, compare clocks, report, try the connections, hear the outcome. An adapter.
+"""Every worker's side of the check: reach the collector, compare clocks, report, try the connections, hear the outcome.
+An adapter.
 
 An adapter. It tells its owner `CheckResult`s: preliminary ones while the collector can't be reached, then a final one.
 """
@@ -12,20 +13,21 @@ from umiak.core.cluster import Role, join_host_port, split_host_port
 from umiak.core.decode import Malformed, decode_tagged, encode_tagged
 from umiak.core.problem import Problem
 from umiak.core.shown import one_line
+from umiak.core.value import from_fields
 from umiak.launch.message_checks import harmless
 from umiak.launch.preflight import collector, prober, sockets, table
-from umiak.launch.preflight.errand import CheckResult
 from umiak.launch.preflight.messages import FROM_COLLECTOR_BYTES, TO_MEMBER, AskTime, Here, Outcome, Probe, Report, Time
+from umiak.launch.preflight.task import CheckResult
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import socket
     from collections.abc import Callable
-    from typing import Any
 
     from umiak.adapters.loop import Loop
-    from umiak.launch.preflight.errand import Errand
+    from umiak.core.json_types import JsonObject
     from umiak.launch.preflight.messages import Facts, Probed
+    from umiak.launch.preflight.task import CheckTask
     from umiak.launch.preflight.worker import CheckWorker
 
 ATTEMPT_S = 4.0
@@ -43,14 +45,14 @@ class CheckMember:
         self,
         loop: Loop,
         worker: CheckWorker,
-        errand: Errand,
+        task: CheckTask,
         facts: Facts | None,
         addresses: sockets.Addresses,
         *,
         on_result: Callable[[CheckResult], None],
         on_over: Callable[[], None],
     ) -> None:
-        self._loop, self._worker, self._errand, self._facts = loop, worker, errand, facts
+        self._loop, self._worker, self._task, self._facts = loop, worker, task, facts
         self._addresses, self._on_result, self._on_over = addresses, on_result, on_over
         self._sock: socket.socket | None = None
         self._framed: frames.FramedSocket | None = None
@@ -63,11 +65,11 @@ class CheckMember:
         self._until = float("inf")
         if worker.seat.role is not Role.SERVER:
             # The launcher ends servers when all others have ended, so servers may try for ever, and the others may not.
-            self._until = loop.now() + errand.patience_s * PART_FOR_REACHING
-            loop.after(collector.longest_s(errand.patience_s, len(worker.all_doors)), self._fell_silent)
+            self._until = loop.now() + task.patience_s * PART_FOR_REACHING
+            loop.after(collector.longest_s(task.patience_s, len(worker.all_doors)), self._fell_silent)
             # Nodes that are better off still try this one's port. If the collector can't be reached, the port stays
             # open as long as they may need, so that it is not found closed for this reason.
-            loop.after(errand.patience_s + prober.connecting_s(len(worker.all_doors)) + 1.0, self._stop_waiting)
+            loop.after(task.patience_s + prober.connecting_s(len(worker.all_doors)) + 1.0, self._stop_waiting)
         loop.soon(self._dial)
 
     # ---- reaching the collector
@@ -131,7 +133,7 @@ class CheckMember:
 
     # ---- talking to it
 
-    def _heard(self, content: dict[str, Any]) -> None:
+    def _heard(self, content: JsonObject) -> None:
         assert self._framed is not None
         try:
             message = harmless(decode_tagged(TO_MEMBER, content))
@@ -172,17 +174,14 @@ class CheckMember:
             self._report()
 
     def _report(self) -> None:
-        worker, errand = self._worker, self._errand
+        worker, task = self._worker, self._task
         self._reported = True
         round_trip_s, offset_s = min(self._times)
-        launcher = join_host_port(worker.seat.host, errand.link_port) if errand.link_port else ""
+        launcher = join_host_port(worker.seat.host, task.link_port) if task.link_port else ""
         self._send(
-            Report(
-                node=worker.seat.node,
-                node_rank=worker.seat.node_rank,
-                host=worker.seat.host,
-                role=worker.seat.role,
-                rank=worker.seat.rank,
+            from_fields(
+                Report,
+                worker.seat,
                 doors=worker.doors,
                 clock_offset_s=offset_s,
                 round_trip_s=round_trip_s,

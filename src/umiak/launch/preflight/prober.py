@@ -14,9 +14,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import socket
     from collections.abc import Callable, Iterable
-    from typing import Any
 
     from umiak.adapters.loop import Loop, Timer
+    from umiak.core.json_types import JsonObject
 
 CONNECT_S = 4.0
 """A lost first packet is sent again after one second, and again after two more."""
@@ -106,7 +106,7 @@ class _Trial:
         self._framed.on_frame = self._answered
         self._framed.on_end = lambda reason: self._over(f"another program answers there ({reason})")
 
-    def _answered(self, content: dict[str, Any]) -> None:
+    def _answered(self, content: JsonObject) -> None:
         try:
             here = harmless(decode_tagged((Here,), content))
         except Malformed:

@@ -1,8 +1,8 @@
 """Ports of a check: listening on them, and connecting to them. An adapter over the launcher's loop and frames.
 
-A worker that listens says who it is to anyone who comes (`Here`), so the one who comes can tell it from another machine or
-program at the same address. The one that came closes first: a port must be free for the job at once, and the side that
-closes first keeps a connection's remains for a minute.
+A worker that listens says who it is to anyone who comes (`Here`), so the one who comes can tell it from another machine
+or program at the same address. The one that came closes first: a port must be free for the job at once, and the side
+that closes first keeps a connection's remains for a minute.
 """
 
 from __future__ import annotations

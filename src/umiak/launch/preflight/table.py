@@ -14,8 +14,8 @@ from umiak.launch.preflight.findings import devices_in_words
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from typing import Any
 
+    from umiak.core.json_types import JsonObject
     from umiak.launch.preflight.examination import Finding, Row, Verdict
 
 HEADINGS = ("node", "host", "name", "Python", "umiak", "frameworks", "devices", "clock", "program")
@@ -57,7 +57,7 @@ def summary(verdict: Verdict) -> str:
     return printable(problems[0][:LONGEST_SUMMARY] + more)
 
 
-def as_plain(verdict: Verdict) -> dict[str, Any]:
+def as_plain(verdict: Verdict) -> JsonObject:
     """The same for `--json`."""
     return {
         "ready": verdict.ready,
@@ -144,7 +144,7 @@ def _finding_lines(finding: Finding) -> list[str]:
     return lines
 
 
-def _plain_row(row: Row) -> dict[str, Any]:
+def _plain_row(row: Row) -> JsonObject:
     facts = row.facts
     return {
         "node": row.report.node_rank,

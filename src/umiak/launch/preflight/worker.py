@@ -1,4 +1,6 @@
-"""A worker of the check: its seat, and where everybody listens, from its environment and its contract's backup file. An adapter."""
+"""A worker of the check: its seat, and where everybody listens, from its environment and its contract's backup file.
+An adapter.
+"""
 
 from __future__ import annotations
 

@@ -41,7 +41,8 @@ def port_was_taken(text: str) -> bool:
 
 
 def recorded_error(text: str) -> tuple[str, str]:
-    """The message and the traceback in an error file of torch's ``@record``; empty where it has none, or is no such file.
+    """The message and the traceback in an error file of torch's ``@record``;
+    empty where it has none, or is no such file.
 
     ``{"message": {"message": ..., "extraInfo": {"py_callstack": ...}}}``; other handlers write ``{"message": "..."}``.
     """

@@ -1,4 +1,5 @@
-"""Writes down when the lines of a worker's log came, beside the log, for `umiak logs --since` and logs in the order of time. An adapter.
+"""Writes down when the lines of a worker's log came, beside the log,
+for `umiak logs --since` and logs in the order of time. An adapter.
 
 Nothing here stops a worker or its log: where the file can't be written, times are missing.
 """
@@ -27,7 +28,9 @@ class LogTimes:
         self._begin(log_fd)
 
     def mark(self) -> None:
-        """Something is about to be written to the log. Before it is: who reads the log finds the time of a line as soon as the line."""
+        """Something is about to be written to the log.
+        Before it is: who reads the log finds the time of a line as soon as the line.
+        """
         passed_s = abs(time.time() - self._written_at)  # clocks are set back as well
         if self._fd < 0 or passed_s < log_times.GRAIN_S:
             return

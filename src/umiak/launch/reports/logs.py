@@ -150,7 +150,7 @@ class WorkerLog:
         for path in paths:
             try:
                 self._fd = open_log(path, overwrite=overwrite, access=self._access)
-            except OSError as error:  # noqa: PERF203 - twice at most
+            except OSError as error:
                 trouble = trouble or f"{path} can't be written ({error.strerror})"
             else:
                 self.path = path
@@ -212,7 +212,9 @@ class WorkerLog:
             self._console.write(b"".join([self._tag + self._shown(line) for line in lines]))
 
     def _shown(self, line: bytes) -> bytes:
-        """What a program prints may steer a terminal: set its title, write to the clipboard, move the cursor over other lines."""
+        """What a program prints may steer a terminal:
+        set its title, write to the clipboard, move the cursor over other lines.
+        """
         return colours_only(line) if self._console and self._console.is_terminal else line
 
     def _store(self, data: bytes) -> str:

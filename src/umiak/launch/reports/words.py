@@ -93,7 +93,7 @@ def unresponsive(silent_s: float, heartbeat_timeout_s: float) -> Problem:
     return Problem(
         code="UM-JOB-016",
         what=f"the launcher did not respond for {silent_s:.1f} s, so its watchdog ended it and all its workers",
-        why="it was stopped, or hung, for half of --heartbeat_timeout, and could not have stopped its workers in time",
+        why="it was stopped, hung, or did not get a processor, and so could not have stopped its workers in time",
         hint=f"a debugger, or a file system that does not answer? `--heartbeat_timeout {6 * heartbeat_timeout_s:g}` "
         "on every node is more patient",
     )

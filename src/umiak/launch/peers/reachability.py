@@ -1,12 +1,16 @@
-"""Calls other nodes' launchers at their addresses until each has answered once. An adapter.
+"""Calls other launchers, and other nodes' launchers at their addresses until each has answered once. An adapter.
 
-A refusal at an address that has answered before is the death of the launcher there; at any other address it says nothing. So the
-nodes that would decide after the loss of a master have called one another before. Who calls whom is decided by `succession`.
+A refusal at an address that has answered before is the death of the launcher there; at any other address it says
+nothing. So the nodes that would decide after the loss of a master have called one another before. Who calls whom is
+decided by `succession`.
 """
 
 from __future__ import annotations
 
 from collections import deque
+
+from umiak.launch import calls
+from umiak.launch.links import handshake
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,10 +19,39 @@ if TYPE_CHECKING:
     from umiak.adapters.loop import Loop
     from umiak.launch.events import Probe
     from umiak.launch.links.handshake import Caller
-    from umiak.launch.links.link import Link
+    from umiak.launch.links.link import Heartbeats, Link
 
 CALLS_AT_ONCE = 8
 CALL_AGAIN_FIRST_S, CALL_AGAIN_LONGEST_S = 1.0, 30.0
+
+
+class Dialler:
+    """Calls other launchers of this job."""
+
+    def __init__(self, loop: Loop, heartbeats: Heartbeats, *, job_id: str, token: bytes | None) -> None:
+        self._loop, self._heartbeats, self._job_id, self._token = loop, heartbeats, job_id, token
+
+    def launcher(self, probe: Probe) -> Caller:
+        return self.call(probe.host, probe.port, calls.AreYou(name=probe.name), self._heartbeats.timeout_s)
+
+    def once(self, host: str, port: int, purpose: calls.Purpose, patience_s: float) -> Caller:
+        """Call, and hang up as soon as somebody answers."""
+        caller = self.call(host, port, purpose, patience_s)
+        caller.on_link = lambda link: link.close()
+        return caller
+
+    def call(self, host: str, port: int, purpose: calls.Purpose, patience_s: float, name_s: float = 0.0) -> Caller:
+        return handshake.Caller(
+            self._loop,
+            self._heartbeats,
+            host=host,
+            port=port,
+            job_id=self._job_id,
+            token=self._token,
+            purpose=calls.text(purpose),
+            patience_s=patience_s,
+            name_patience_s=name_s,
+        )
 
 
 class ReachabilityCheck:

@@ -1,8 +1,9 @@
-"""Whose output is on the console: ``--tee``, and torchrun's ``--redirects``, ``--tee`` and ``--local-ranks-filter``. A decider.
+"""Whose output is on the console: ``--tee``, and torchrun's ``--redirects``, ``--tee`` and ``--local-ranks-filter``.
+A decider.
 
-torchrun shows everybody's output unless it is redirected to a file; what is redirected can be shown all the same (tee), and a
-filter hides what is left. umiak keeps a file for every worker anyway, with stdout and stderr in one, so only the question of
-what is shown remains.
+torchrun shows everybody's output unless it is redirected to a file; what is redirected can be shown all the same (tee),
+and a filter hides what is left. umiak keeps a file for every worker anyway, with stdout and stderr in one, so only the
+question of what is shown remains.
 """
 
 from __future__ import annotations
@@ -100,7 +101,9 @@ def _ranks(parsed: Parsed, findings: FlagFindings) -> tuple[int, ...]:
     if not all(word.isascii() and word.isdecimal() for word in words):
         setting = parsed["local_ranks_filter"]
         findings.problem(
-            "UM-LAUNCH-168", f"not a list of local ranks: {setting.spoken}", hint="write --local_ranks_filter 0,1"
+            "UM-LAUNCH-168",
+            f"expected local ranks such as 0,1, got {setting.spoken}",
+            hint="write --local_ranks_filter 0,1",
         )
         return ()
     return tuple(sorted({int(word) for word in words}))

@@ -1,8 +1,9 @@
-"""Between a launcher and the workers of its check: what it sends them to do, and what they bring back. An adapter: values and a file.
+"""Between a launcher and the workers of its check: what it sends them to do, and what they bring back.
+An adapter: values and a file.
 
-The errand travels as one word of JSON on the command line and holds no secret. The result comes back through a file
-without a name (memfd) that the workers inherit: nothing is left on disk, a full disk does no harm, and launchers that share
-a log directory do not meet in it. Workers append lines to it; the last *final* one counts, or else the last one.
+The task travels as one word of JSON on the command line and holds no secret. The result comes back through a file
+without a name (memfd) that the workers inherit: nothing is left on disk, a full disk does no harm, and launchers that
+share a log directory do not meet in it. Workers append lines to it; the last *final* one counts, or else the last one.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ _READ_BYTES = 1024 * 1024
 
 
 @value
-class Errand:
+class CheckTask:
     """What the launcher knows and its workers can't."""
 
     result_fd: int
@@ -52,14 +53,14 @@ class CheckResult:
     """What goes to standard output."""
 
 
-def errand_word(errand: Errand) -> str:
-    """The errand as one word of a command line."""
-    return json.dumps(encode(errand), separators=(",", ":"))
+def task_argument(task: CheckTask) -> str:
+    """The task as one word of a command line."""
+    return json.dumps(encode(task), separators=(",", ":"))
 
 
-def read_errand(word: str) -> Errand:
-    """The errand that a worker was sent on."""
-    return decode(Errand, json.loads(word))
+def read_task(word: str) -> CheckTask:
+    """The task that a worker was given."""
+    return decode(CheckTask, json.loads(word))
 
 
 def open_results() -> int:

@@ -1,27 +1,29 @@
 """Keyword options of `umiak.run` to flags of `umiak launch`. A decider: the tables of flags say what there is.
 
-    argv({"nproc_per_node": 2, "devices": [0, 1]}, for_function=True)   ["--nproc_per_node=2", "--devices=0,1"]
+    values({"nproc_per_node": 2, "gpus": [0, 1]}, for_function=False)   {"nproc_per_node": 2, "devices": [0, 1]}, []
 
-A script takes every flag but those that start nothing. A function runs on this node alone, so what says which nodes take part
-is no option of it, and its variables in the caller's environment are not for it.
+A script takes every flag but those that start nothing. A function runs on this node alone,
+so what says which nodes take part is no option of it, and its variables in the caller's environment are not for it.
 """
 
 from __future__ import annotations
 
-from umiak.cli.launch_flags import FLAGS
-from umiak.compat import paddle_flags
+from types import MappingProxyType
+
 from umiak.core.nearest import nearest
 from umiak.core.problem import Problem
-from umiak.schema.flags import Flag, FlagKind, FlagOrigin
+from umiak.launch.command_line import paddle_flags
+from umiak.launch.command_line.own import FLAGS
+from umiak.schema.flags import Flag, FlagOrigin
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 QUIET = "WARNING"
-"""The launcher's own talk is for terminals; of a call only what goes wrong is told."""
+"""The launcher's own messages are for terminals; of a call only what goes wrong is told."""
 START_NOTHING = ("check", "json")
-ONE_NODE = ("--nnodes=1", "--topology=none", "--run_mode=collective")
+ONE_NODE = MappingProxyType({"nnodes": 1, "topology": "none", "run_mode": "collective"})
 _ABOUT_NODES = (paddle_flags.NODES, paddle_flags.SERVERS)
 _NOT_FOR_FUNCTIONS = ("run_mode", "elastic_level", "elastic_timeout", "trainer_restart")
 
@@ -31,19 +33,19 @@ def known(*, for_function: bool) -> dict[str, Flag]:
     return {name: flag for flag in FLAGS if _is_option(flag, for_function) for name in (flag.name, *flag.aliases)}
 
 
-def argv(options: Mapping[str, object], *, for_function: bool) -> tuple[list[str], list[Problem]]:
-    """The words of a command line, and what is wrong with the options."""
+def values(options: Mapping[str, object], *, for_function: bool) -> tuple[dict[str, object], list[Problem]]:
+    """Values by the names of flags, and what is wrong with the options."""
     there = known(for_function=for_function)
-    words = [*ONE_NODE] if for_function else []
+    flags: dict[str, object] = {**ONE_NODE} if for_function else {}
     if options.get("log_level") is None and not options.get("verbose"):
-        words.append(f"--log_level={QUIET}")
+        flags["log_level"] = QUIET
     problems = []
     for name, given in options.items():
         if name not in there:
             problems.append(_unknown(name, there, for_function=for_function))
         elif given is not None:
-            words.append(f"--{name}={_text(there[name], given)}")
-    return words, problems
+            flags[there[name].name] = given
+    return flags, problems
 
 
 def environment(environ: Mapping[str, str], *, for_function: bool) -> dict[str, str]:
@@ -68,14 +70,6 @@ def _is_option(flag: Flag, for_function: bool) -> bool:
     return not for_function or (
         flag.name == "job_id" or (flag.group not in _ABOUT_NODES and flag.name not in _NOT_FOR_FUNCTIONS)
     )
-
-
-def _text(flag: Flag, given: object) -> str:
-    if isinstance(given, (list, tuple, range)):
-        return ",".join(str(each) for each in given)
-    if flag.kind is FlagKind.CHOICE and isinstance(given, bool):
-        return str(int(given))
-    return str(given)
 
 
 def _unknown(name: str, there: Mapping[str, Flag], *, for_function: bool) -> Problem:

@@ -1,11 +1,12 @@
-"""How many connections that have proved nothing yet may be open, and which of them has to go. A decider, for `launch.links.handshake`.
+"""How many connections that have proved nothing yet may be open, and which of them has to go.
+A decider, for `launch.links.handshake`.
 
-A *stranger* is a connection that has proved nothing yet. A crowd of them must not use up the descriptors that workers and
-other nodes need, nor the memory. So the room for them is a share of what this process may open; when it is full, the one
-that has been there longest goes, if it had time to prove itself, and else nobody more is let in for a moment.
+A *stranger* is a connection that has proved nothing yet. A crowd of them must not use up the descriptors that workers
+and other nodes need, nor the memory. So the room for them is a share of what this process may open; when it is full,
+the one that has been there longest goes, if it had time to prove itself, and else nobody more is let in for a moment.
 
     room = room_for(open_files=1024, workers=8, nodes=16)
-    strangers = Strangers(room.strangers)
+    unknown_peers = UnknownPeers(room.unknown_peers)
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ TIME_TO_PROVE_S = 0.25
 class Room:
     """How many connections from others a listener keeps open."""
 
-    strangers: int = MOST_STRANGERS
+    unknown_peers: int = MOST_STRANGERS
     links: int = 4096
     """Connections that have proved themselves."""
 
@@ -34,11 +35,11 @@ class Room:
 def room_for(*, open_files: int, workers: int, nodes: int) -> Room:
     """The room in a process that may open so many files, runs so many workers, and meets so many nodes."""
     rest = open_files - OWN_FILES - FILES_FOR_EACH_WORKER * workers
-    strangers = max(FEWEST, min(MOST_STRANGERS, rest // 4))
-    return Room(strangers=strangers, links=max(FEWEST, min(rest - strangers, 2 * nodes + OWN_FILES)))
+    unknown_peers = max(FEWEST, min(MOST_STRANGERS, rest // 4))
+    return Room(unknown_peers=unknown_peers, links=max(FEWEST, min(rest - unknown_peers, 2 * nodes + OWN_FILES)))
 
 
-class Strangers:
+class UnknownPeers:
     """Who is there, since when."""
 
     def __init__(self, most: int) -> None:

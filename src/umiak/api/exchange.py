@@ -1,12 +1,13 @@
-"""Functions and results on their way between the processes of one call: pickled, in files that only this user can write. An adapter.
+"""Functions and results on their way between the processes of one call:
+pickled, in files that only this user can write. An adapter.
 
     with exchange.directory() as path:                         0700, new, removed at the end
         exchange.put(path, "call", exchange.packed(...))       0600, appears whole or not at all
         exchange.unpacked(exchange.get(path, "call"))
 
-What is unpickled can run any code, so a file is read only if it is a regular file of this user in a directory that belongs to
-this user and that nobody else can enter (docs/decisions/0015). cloudpickle, where it is installed, also takes along what was
-defined in a notebook or in the script itself; without it, only what can be imported is packed.
+What is unpickled can run any code, so a file is read only if it is a regular file of this user in a directory that
+belongs to this user and that nobody else can enter (docs/decisions/0015). cloudpickle, where it is installed, also
+takes along what was defined in a notebook or in the script itself; without it, only what can be imported is packed.
 """
 
 from __future__ import annotations
@@ -19,8 +20,7 @@ import tempfile
 from io import BytesIO
 
 from umiak.adapters import ownership
-from umiak.core.problem import Exit, Problem
-from umiak.from_python.results import RunError
+from umiak.api.results import RunError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -93,7 +93,9 @@ def unpacked(data: bytes) -> Any:
 
 
 class _ByName(pickle.Pickler):
-    """Plain pickle writes the names of functions and classes; the names of the main program mean something else in a worker."""
+    """Plain pickle writes the names of functions and classes;
+    the names of the main program mean something else in a worker.
+    """
 
     def reducer_override(self, item: Any) -> Any:
         if isinstance(item, type) or callable(item):
@@ -105,5 +107,4 @@ class _ByName(pickle.Pickler):
 
 def _not_private(path: str, why: str) -> RunError:
     hint = "something changed a file of this call; TMPDIR must name a directory where files keep their owner and mode"
-    problem = Problem(code="UM-RUN-011", what=f"not read, because it is not private: {path}", why=why, hint=hint)
-    return RunError(problem, exit_status=Exit.REFUSED)
+    return RunError.refused("UM-RUN-011", f"not read, because it is not private: {path}", why=why, hint=hint)

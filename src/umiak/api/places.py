@@ -35,7 +35,8 @@ __all__ = ["Job", "JobPlace", "Replicas", "Resource", "Role", "RoleSpec", "Submi
 def place(name: str | None = None, *, directory: str | os.PathLike[str] | None = None) -> JobPlace:
     """A place of umiak.toml or of the user's config.toml; without a name the default, else ``local``, this machine.
 
-    ``directory`` is where the job runs from, and where umiak.toml is looked for upward; the working directory if it is not said.
+    ``directory`` is where the job runs from, and where umiak.toml is looked for upward;
+    the working directory if it is not said.
     """
     flow = Flow(configuration.context(os.environ, None if directory is None else os.fspath(directory)))
     return JobPlace(flow, flow.place(name))
@@ -52,7 +53,9 @@ class JobPlace:
         return f"<umiak.place {self.name!r}, backend {self.backend}>"
 
     def submit(self, job: Job, *, key: str | None = None) -> SubmittedRun:
-        """Start a job. `BadRequest` has everything that is wrong with it; with the same ``key`` again it is the same run."""
+        """Start a job. `BadRequest` has everything that is wrong with it;
+        with the same ``key`` again it is the same run.
+        """
         self._check(job)
         submitted = self._flow.submit(job, self._named, key=key)
         self._flow.told(submitted)
@@ -72,8 +75,7 @@ class JobPlace:
         return SubmittedRun(self._flow, self._flow.find(run))
 
     def _check(self, job: Job) -> None:
-        if problems := self._flow.check(job, self._named):
-            raise BadRequest(*problems)
+        BadRequest.raise_any(self._flow.check(job, self._named))
 
 
 class SubmittedRun:
@@ -104,8 +106,10 @@ class SubmittedRun:
         tail: int | None = None,
         since_s: float | None = None,
     ) -> Iterator[LogLine]:
-        """Its lines; with ``follow`` until it is over. ``after``: the position of the last line that was seen, by source. ``tail``: only the
-        last lines of each source. ``since_s``: only lines since this time, in seconds since 1970."""
+        """Its lines; with ``follow`` until it is over. ``after``: the position of the last line that was seen, by
+        source. ``tail``: only the last lines of each source. ``since_s``: only lines since this time, in seconds since
+        1970.
+        """
         wanted = LogsWanted(
             follow=follow,
             role=None if role is None else Role(role),
@@ -137,7 +141,9 @@ class SubmittedRun:
         rank: int | None = None,
         stdin: bytes = b"",
     ) -> CommandResult:
-        """Run a command beside a worker, as `umiak exec` does: on a node by its number or name, or on that of a rank; else on the first."""
+        """Run a command beside a worker, as `umiak exec` does:
+        on a node by its number or name, or on that of a rank; else on the first.
+        """
         from umiak.submit.reach import running
 
         words = running.WantedCommand(
@@ -156,7 +162,9 @@ class SubmittedRun:
         node: str | int | None = None,
         overwrite: bool = False,
     ) -> list[str]:
-        """Bring its files here, as `umiak fetch` does; the paths of all that are here now. `umiak.UmiakError` if some are missing."""
+        """Bring its files here, as `umiak fetch` does; the paths of all that are here now.
+        `umiak.UmiakError` if some are missing.
+        """
         from umiak.submit.reach.fetching import Fetch
         from umiak.submit.reach.nodes import reachable
 
@@ -164,6 +172,5 @@ class SubmittedRun:
         backend, name = reachable(self._known.backend, self.handle), "" if node is None else str(node)
         with Fetch(backend, self.handle, directory, paths=paths, node=name, overwrites=overwrite) as fetch:
             result = fetch.bring()
-            if result.problems:
-                raise UmiakError(*result.problems, exit_status=Exit.REFUSED)
+            UmiakError.raise_any(result.problems, Exit.REFUSED)
             return sorted(os.path.join(fetch.target.path, each.path) for each in result.done)

@@ -1,4 +1,5 @@
-"""What Paddle's flags say about servers, trainers and heter workers in parameter-server mode. A decider, part of paddle_launch.
+"""What Paddle's flags say about servers, trainers and heter workers in parameter-server mode.
+A decider, part of paddle.
 
 Either each node runs so many of them (``--server_num 2 --trainer_num 4``), or lists name every one (``--servers``,
 ``--trainers``), and each node runs those at its own address. Lists need no meeting of nodes, so whatever else must
@@ -7,11 +8,10 @@ be agreed (gloo's port, the ports of workers that were listed without one) has t
 
 from __future__ import annotations
 
-from umiak.compat import addresses
-from umiak.core import default_ports
 from umiak.core.cluster import MOST_WORKERS_ON_NODE, Mode, join_host_port, split_host_port
-from umiak.core.names import is_digits
+from umiak.core.names import DefaultPort, is_digits
 from umiak.core.value import replace
+from umiak.launch.command_line import addresses
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def _count(parsed: Parsed, name: str, findings: FlagFindings) -> int:
     text = parsed.text(name).rstrip(";").strip()
     if text and (not is_digits(text) or len(text) > 9 or int(text) > MOST_WORKERS_ON_NODE):
         hint = f"write how many each node runs, as in --{name} 2; at most {MOST_WORKERS_ON_NODE}"
-        findings.problem("UM-LAUNCH-114", f"not a number of workers: {parsed[name].spoken}", hint=hint)
+        findings.problem("UM-LAUNCH-114", f"expected a number of workers, got {parsed[name].spoken}", hint=hint)
         return 1
     return int(text) if text else 1
 
@@ -95,7 +95,7 @@ def _with_old_ports(text: str, servers: int) -> str:
     pairs = [split_host_port(one) for one in addresses.split(text, ",")]
     if all(port for _, port in pairs):
         return text
-    return ",".join(join_host_port(host, default_ports.OLD_FIRST + servers + i) for i, (host, _) in enumerate(pairs))
+    return ",".join(join_host_port(host, DefaultPort.OLD_FIRST + servers + i) for i, (host, _) in enumerate(pairs))
 
 
 def _check_count(parsed: Parsed, name: str, listed: int, findings: FlagFindings) -> None:
@@ -131,9 +131,7 @@ def _complete(lists: Lists, counts: dict[str, int], parsed: Parsed, findings: Fl
         return lists
     host = hosts.pop()
     free = (
-        one
-        for one in (join_host_port(host, port) for port in range(default_ports.OLD_FIRST, 65536))
-        if one not in known
+        one for one in (join_host_port(host, port) for port in range(DefaultPort.OLD_FIRST, 65536)) if one not in known
     )
     return {name: items or tuple(next(free) for _ in range(counts[name])) for name, items in lists.items()}
 
@@ -143,5 +141,5 @@ def _heter_device(parsed: Parsed, findings: FlagFindings) -> str | None:
     if device and device not in HETER_DEVICES:
         hint = f"it is one of {', '.join(HETER_DEVICES)}"
         spoken = parsed["heter_devices"].spoken
-        findings.problem("UM-LAUNCH-114", f"not a device for heter workers: {spoken}", hint=hint)
+        findings.problem("UM-LAUNCH-114", f"expected a device for heter workers, got {spoken}", hint=hint)
     return device or None

@@ -1,12 +1,13 @@
 """The process of one rank of `umiak.run`: loads the function, calls it, leaves what it returned or raised. A program.
 
-    python -m umiak.from_python.worker DIRECTORY
+    python -m umiak.api.worker DIRECTORY
 
     start.1-0.trainer.0.json     before anything else: where the logs are, and how many ranks there are
     result.1-0.trainer.0         what the function returned
     failure.1-0.trainer.0        what it raised
 
-1-0: the generation of the job and the number of restarts, so that what an earlier attempt left is not taken for this one's.
+1-0: the generation of the job and the number of restarts,
+so that what an earlier attempt left is not taken for this one's.
 """
 
 from __future__ import annotations
@@ -18,12 +19,14 @@ import sys
 import time
 import traceback
 
+from umiak.api import exchange
 from umiak.contracts import native, paddle
-from umiak.from_python import exchange
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, NoReturn
+    from typing import NoReturn
+
+    from umiak.core.json_types import JsonObject
 
 LOAD, CALL, RETURN = "load", "call", "return"
 """Where it failed: before the function was called, in the function, with what it returned."""
@@ -71,7 +74,7 @@ def _fail(path: str, name: str, stage: str, error: Exception) -> NoReturn:
     what = next(
         (line for line in text if line.startswith((kind.__qualname__, f"{where}{kind.__qualname__}"))), text[-1]
     )
-    failure: dict[str, Any] = {"stage": stage, "what": what, "traceback": told, "at": time.monotonic()}
+    failure: JsonObject = {"stage": stage, "what": what, "traceback": told, "at": time.monotonic()}
     data = exchange.packed({**failure, "exception": None})
     try:
         copied = exchange.packed(error.with_traceback(None))

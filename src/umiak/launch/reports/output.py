@@ -22,7 +22,7 @@ _LEVELS = {"DEBUG": 10, "INFO": 20, "WARNING": 30, "ERROR": 40, "CRITICAL": 50}
 RULE = "-" * 80
 
 
-class Talk:
+class LauncherOutput:
     """Says things to the person who started the launcher, on standard error."""
 
     def __init__(self, console: Console, level: str = "INFO") -> None:

@@ -1,4 +1,5 @@
-"""`umiak.run`: a function or a script as a job under `umiak launch`, from Python and from notebooks; and `umiak.place`, submission.
+"""`umiak.run`: a function or a script as a job under `umiak launch`, from Python and from notebooks;
+and `umiak.place`, submission.
 
 run        the call itself, as the caller sees it
 launcher   the launcher's process, which ends with the caller

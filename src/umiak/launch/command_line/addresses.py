@@ -1,4 +1,4 @@
-"""Reads what people write for nodes and where they are: ``2:4``, ``10.0.0.1:80``, ``etcd://a:2379,b:2379``. A decider.
+"""Reads what people write for where nodes are: ``10.0.0.1:80``, ``etcd://a:2379,b:2379``. A decider.
 
 Every function takes the text of one flag and gives a value, or raises ValueError with a phrase that says what is wrong
 with it, to which the caller adds the flag: ``no port: --master 10.0.0.1``.
@@ -6,27 +6,10 @@ with it, to which the caller adds the flag: ``no port: --master 10.0.0.1``.
 
 from __future__ import annotations
 
-from umiak.core import default_ports
-from umiak.core.cluster import MOST_NODES, join_host_port, split_host_port
-from umiak.core.names import is_digits, is_host, is_loopback
+from umiak.core.cluster import join_host_port, split_host_port
+from umiak.core.names import DefaultPort, is_digits, is_host, is_loopback
 
 ETCD = "etcd://"
-
-
-def node_range(text: str) -> tuple[int, int]:
-    """``2`` is 2 to 2, ``2:4`` is 2 to 4."""
-    least_text, colon, most_text = (part.strip() for part in text.partition(":"))
-    most_text = most_text if colon else least_text
-    if not is_digits(least_text) or not is_digits(most_text):
-        raise ValueError("fewer than one node" if text.startswith("-") else "not a number of nodes")
-    if max(len(least_text), len(most_text)) > 9 or int(most_text) > MOST_NODES:
-        raise ValueError(f"more than {MOST_NODES} nodes")
-    least, most = int(least_text), int(most_text)
-    if least < 1:
-        raise ValueError("fewer than one node")
-    if most < least:
-        raise ValueError("the largest number of nodes is smaller than the smallest")
-    return least, most
 
 
 def master(text: str) -> str:
@@ -38,7 +21,7 @@ def master(text: str) -> str:
         return endpoint(rest.rstrip("/"))
     if scheme != "etcd":
         raise ValueError(f"neither a host and port nor an etcd address, but {scheme}")
-    return ETCD + ",".join(endpoint(one, default_port=default_ports.ETCD) for one in split(rest.rstrip("/"), ","))
+    return ETCD + ",".join(endpoint(one, default_port=DefaultPort.ETCD) for one in split(rest.rstrip("/"), ","))
 
 
 def endpoint(text: str, *, default_port: int | None = None) -> str:

@@ -3,21 +3,21 @@
     translated(parsed, findings)               the command line with torchrun's flags rewritten to those that mean the same
     with_torchrun(made, parsed, findings)      the options, and what only torchrun's flags can say on top
 
-A command line that has one of torchrun's own flags, or a PET_ variable beside it, is read with torchrun's defaults: one node,
-one worker on it, no restarts, Python for every program that is no module, everybody's output on the console, proxies left alone.
-Flags that both launchers have (``--nnodes``, ``--nproc-per-node``) do not change the defaults.
+A command line that has one of torchrun's own flags, or a PET_ variable beside it, is read with torchrun's defaults: one
+node, one worker on it, no restarts, Python for every program that is no module, everybody's output on the console,
+proxies left alone. Flags that both launchers have (``--nnodes``, ``--nproc-per-node``) do not change the defaults.
 
-Which port is for what: torchrun's static backend has one, ``--master-port``, where the agent of node 0 keeps a store for the
-workers too. With umiak the first worker opens that store, at that port, and the launchers meet at another one
-(`meeting_port`). With c10d the endpoint is where launchers meet, and the store gets a free port.
+Which port is for what: torchrun's static backend has one, ``--master-port``, where the agent of node 0 keeps a store
+for the workers too. With umiak the first worker opens that store, at that port, and the launchers meet at another one
+(`rendezvous_port`). With c10d the endpoint is where launchers meet, and the store gets a free port.
 """
 
 from __future__ import annotations
 
-from umiak.compat import addresses, torchrun_console
 from umiak.contracts.setting import SIGNALS
-from umiak.core.cluster import join_host_port, split_host_port
+from umiak.core.cluster import join_host_port, node_range, split_host_port
 from umiak.core.value import replace
+from umiak.launch.command_line import addresses, torchrun_console
 from umiak.launch.options import ProgramStart
 from umiak.schema.flags import FlagOrigin, FlagSource, Setting
 
@@ -62,7 +62,7 @@ def is_torchruns(parsed: Parsed) -> bool:
     )
 
 
-def meeting_port(store_port: int) -> int:
+def rendezvous_port(store_port: int) -> int:
     """Where the launchers meet whose first worker opens a store at this port.
 
     The neighbouring port would not do: people number the ports of several jobs on a host upwards.
@@ -131,11 +131,13 @@ class _Translation:
         if self.parsed.truth("standalone"):
             self._standalone()
         else:
-            self._meeting()
+            self._discovery()
         return replace(self.parsed, settings=self.settings)
 
     def _same(self, theirs: str, ours: str) -> None:
-        """Say in our word what was said in theirs; a contradiction is a problem, or a note where the environment says it."""
+        """Say in our word what was said in theirs;
+        a contradiction is a problem, or a note where the environment says it.
+        """
         setting, own = self.parsed[theirs], self.parsed[ours]
         if not setting.said:
             return
@@ -153,13 +155,13 @@ class _Translation:
         if not own.said or setting.source is FlagSource.COMMAND:
             self._say(ours, setting.value, setting)
 
-    def _default(self, ours: str, found: Value) -> None:
+    def _default(self, ours: str, value: Value) -> None:
         if not self.settings[ours].said:
-            self.settings[ours] = Setting(flag=self.settings[ours].flag, value=found)
+            self.settings[ours] = Setting(flag=self.settings[ours].flag, value=value)
 
-    def _say(self, ours: str, found: Value, by: Setting) -> None:
+    def _say(self, ours: str, value: Value, by: Setting) -> None:
         flag = self.settings[ours].flag
-        self.settings[ours] = Setting(flag=flag, value=found, source=by.source, said_as=by.said_as, text=by.text)
+        self.settings[ours] = Setting(flag=flag, value=value, source=by.source, said_as=by.said_as, text=by.text)
 
     # ---- how nodes meet
 
@@ -176,7 +178,7 @@ class _Translation:
                 self.findings.note(f"{self.parsed[name].spoken} is not used with --standalone")
         self.settings["job_id"] = self.parsed["job_id"]
 
-    def _meeting(self) -> None:
+    def _discovery(self) -> None:
         parsed, backend = self.parsed, self.parsed.text("rdzv_backend")
         if backend != "static":
             for name in ("node_rank", "master_addr", "master_port"):
@@ -207,7 +209,7 @@ class _Translation:
 
     def _is_for_several(self) -> bool:
         try:
-            return addresses.node_range(self.settings["nnodes"].text or "1")[1] > 1 or self.parsed.truth("check")
+            return node_range(self.settings["nnodes"].text or "1")[1] > 1 or self.parsed.truth("check")
         except ValueError:
             return False  # which is told where the flag is read
 
@@ -234,13 +236,13 @@ class _Translation:
             if not host_and_port:
                 return "", None
             host, port = split_host_port(host_and_port)
-            return join_host_port(host, meeting_port(port or STATIC_PORT)), endpoint
+            return join_host_port(host, rendezvous_port(port or STATIC_PORT)), endpoint
         address = self.parsed["master_addr"]
         if not address.said:
             return "", None
         store_port = self.parsed.number("master_port") or STATIC_PORT
         try:
-            return join_host_port(addresses.host(address.text), meeting_port(store_port)), address
+            return join_host_port(addresses.host(address.text), rendezvous_port(store_port)), address
         except ValueError as error:
             self.findings.problem("UM-LAUNCH-162", f"{error}: {address.spoken}", hint=ENDPOINT_HINT)
             return "", None
@@ -259,7 +261,7 @@ class _Translation:
         if found is None:
             self.findings.problem(
                 "UM-LAUNCH-163",
-                f"not a list of settings: {setting.spoken}",
+                f"expected settings such as join_timeout=60, got {setting.spoken}",
                 hint="write --rdzv_conf join_timeout=600,last_call_timeout=30",
             )
             return
@@ -307,7 +309,7 @@ class _Translation:
         if not number:
             self.findings.problem(
                 "UM-LAUNCH-163",
-                f"not a number above 0: {key}={text} in {self.parsed['rdzv_conf'].said_as}",
+                f"expected a number above 0, got {key}={text} in {self.parsed['rdzv_conf'].said_as}",
                 hint=f"write {key}=30",
             )
         return number
@@ -318,13 +320,13 @@ ENDPOINT_HINT = "write --rdzv_endpoint 10.0.0.1:29400, or --master_addr 10.0.0.1
 
 def _configuration(parsed: Parsed) -> dict[str, str] | None:
     """The settings of ``--rdzv-conf``; ``None`` if that is not what they are."""
-    found: dict[str, str] = {}
+    settings: dict[str, str] = {}
     for item in filter(None, parsed.text("rdzv_conf").split(",")):
         key, _, text = item.partition("=")
         if not key.strip() or not text.strip():
             return None
-        found[key.strip()] = text.strip()
-    return found
+        settings[key.strip()] = text.strip()
+    return settings
 
 
 def _conf_truth(parsed: Parsed, key: str) -> bool | None:
@@ -344,10 +346,10 @@ def _store_port(parsed: Parsed, *, alone: bool) -> int | None:
     return STATIC_PORT if parsed.said("master_addr") and not alone else None
 
 
-def _runner(made: LaunchOptions, parsed: Parsed, findings: FlagFindings) -> ProgramStart:
+def _runner(options: LaunchOptions, parsed: Parsed, findings: FlagFindings) -> ProgramStart:
     if parsed.truth("run_path") or not parsed.truth("no_python"):
         return ProgramStart.PYTHON
-    if made.is_module or parsed.truth("module"):
+    if options.is_module or parsed.truth("module"):
         findings.problem(
             "UM-LAUNCH-165",
             f"a module can't be run without Python: -m and {parsed['no_python'].spoken}",
@@ -373,9 +375,9 @@ def _signals(parsed: Parsed, findings: FlagFindings) -> str:
     return ",".join(asked) or SIGNALS
 
 
-def _check_words(made: LaunchOptions, findings: FlagFindings) -> None:
+def _check_words(options: LaunchOptions, findings: FlagFindings) -> None:
     """torchrun puts the local rank into the arguments of the program; here it stays in the environment."""
-    for word in made.program[1:]:
+    for word in options.program[1:]:
         if "${local_rank}" in word:
             findings.problem(
                 "UM-LAUNCH-167",

@@ -1,4 +1,5 @@
-"""`umiak.run`: a function, or a script, in several worker processes under `umiak launch`, from Python and notebooks. A program.
+"""`umiak.run`: a function, or a script, in several worker processes under `umiak launch`, from Python and notebooks.
+A program.
 
     def train(lr):
         ...
@@ -7,8 +8,9 @@
     results = umiak.run(train, 0.1, nproc_per_node=2)    # [accuracy of rank 0, accuracy of rank 1]
     umiak.run("train.py", "--lr", "0.1", nproc_per_node=2)
 
-The call waits in a plain `poll`: no event loop, no fork of this process, no thread, so that it works in notebooks, in threads and
-beside an event loop. The launcher is a process of its own, and gets SIGTERM from the kernel when this one ends.
+The call waits in a plain `poll`: no event loop, no fork of this process, no thread, so that it works in notebooks, in
+threads and beside an event loop. The launcher is a process of its own, and gets SIGTERM from the kernel when this one
+ends.
 """
 
 from __future__ import annotations
@@ -25,21 +27,24 @@ from typing import Any
 
 from umiak.adapters import own_modules
 from umiak.adapters.process import OneInterrupt
-from umiak.cli import launch
+from umiak.api import exchange, launcher, options
+from umiak.api.results import RankFailure, Results, RunError
 from umiak.core import colours
+from umiak.core.decode import encode
 from umiak.core.problem import Exit, Problem, UmiakError
 from umiak.core.shown import colours_only
 from umiak.core.value import value
-from umiak.from_python import exchange, options
-from umiak.from_python.results import RankFailure, Results, RunError
+from umiak.launch.command_line import reading
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from typing import BinaryIO, NoReturn, TextIO
 
-LAUNCHER = "umiak.from_python.launcher"
-WORKER = "umiak.from_python.worker"
+    from umiak.core.json_types import JsonMapping
+
+LAUNCHER = "umiak.api.launcher"
+WORKER = "umiak.api.worker"
 TRAINER = "trainer"
 CHUNK = 1 << 16
 MOST_SOURCE_BYTES = 4 << 20
@@ -72,11 +77,12 @@ def run(
 ) -> Results:
     """Run a function, or a script, in ``nproc_per_node`` processes under `umiak launch`, and wait for it.
 
-    A function is called with ``args`` and ``kwargs`` in every process; what it returns comes back by rank. A script gets
-    ``args`` as its command line; ``module=True`` takes its name as a module's, as ``-m`` does. ``env`` is added to
+    A function is called with ``args`` and ``kwargs`` in every process; what it returns comes back by rank. A script
+    gets ``args`` as its command line; ``module=True`` takes its name as a module's, as ``-m`` does. ``env`` is added to
     the workers' environment. All other options are flags of `umiak launch`, spelled with underscores.
 
-    RunError names every rank that failed, the first one first, with the traceback in the worker. Ctrl-C ends the workers.
+    RunError names every rank that failed, the first one first, with the traceback in the worker.
+    Ctrl-C ends the workers.
     """
     said = {
         "nproc_per_node": nproc_per_node,
@@ -86,25 +92,23 @@ def run(
         **more,
     }
     for_function = callable(target)
-    words, problems = options.argv(said, for_function=for_function)
+    flags, problems = options.values(said, for_function=for_function)
     problems += _misuse(target, kwargs, module, env)
     environ = options.environment(
         {**os.environ, **(env or {})} if not problems else os.environ, for_function=for_function
     )
     with exchange.directory() as path:
-        if callable(target):
-            program = ["-m", WORKER, path]
-        else:
-            program = ["-m" if module else "--", str(target), *(str(each) for each in args)]
+        program = [WORKER, path] if callable(target) else [str(target), *map(str, args)]
         try:
-            request = launch.read([*words, *program], environ)
+            request = reading.of_values(flags, environ, program, is_module=for_function or module)
         except UmiakError as error:
             problems += error.problems
         if problems:
             raise RunError(*problems)
         if callable(target):
             _pack(path, target, args, kwargs or {})
-        status, report = _Launched(path, [*words, *program], environ).wait()
+        exchange.put(path, launcher.REQUEST, json.dumps(encode(request)).encode())
+        status, report = _Launched(path, environ).wait()
         if callable(target):
             return _Finished(path, status, report).results()
     if status:
@@ -113,13 +117,13 @@ def run(
 
 
 def _misuse(target: object, kwargs: object, module: bool, env: Mapping[str, str] | None) -> list[Problem]:
-    found = []
+    wrong = []
     if not callable(target) and not isinstance(target, (str, os.PathLike)):
-        found.append(
+        wrong.append(
             ("neither a function nor the path of a script", target, "pass the function itself: umiak.run(train, 0.1)")
         )
     if not callable(target) and kwargs is not None:
-        found.append(
+        wrong.append(
             (
                 "kwargs are for functions",
                 kwargs,
@@ -127,11 +131,11 @@ def _misuse(target: object, kwargs: object, module: bool, env: Mapping[str, str]
             )
         )
     if callable(target) and module:
-        found.append(("module=True is for names of modules", target, "umiak.run('package.train', module=True)"))
+        wrong.append(("module=True is for names of modules", target, "umiak.run('package.train', module=True)"))
     for name, text in (env or {}).items():
         if not isinstance(name, str) or not isinstance(text, str):
-            found.append(("a variable of env is no text", name, f"write env={{{str(name)!r}: '1'}}"))
-    return [Problem(code="UM-RUN-003", what=f"{what}: {shown!r:.80}", hint=hint) for what, shown, hint in found]
+            wrong.append(("a variable of env is no text", name, f"write env={{{str(name)!r}: '1'}}"))
+    return [Problem(code="UM-RUN-003", what=f"{what}: {shown!r:.80}", hint=hint) for what, shown, hint in wrong]
 
 
 def _pack(path: str, function: Callable[..., object], args: tuple[object, ...], kwargs: Mapping[str, object]) -> None:
@@ -142,22 +146,18 @@ def _pack(path: str, function: Callable[..., object], args: tuple[object, ...], 
     except exchange.NotImportable as error:
         from umiak.adapters import installation
 
-        raise RunError(
-            Problem(
-                code="UM-RUN-004",
-                what=f"can't be sent to the workers: {error.name}",
-                why="it is defined in a notebook, in the script itself or in a function, and cloudpickle is not installed",
-                hint=f"move it into a module and import it, or: {installation.command('run')}",
-            )
+        raise RunError.of(
+            "UM-RUN-004",
+            f"can't be sent to the workers: {error.name}",
+            why="it is defined in a notebook, in the script itself or in a function, and cloudpickle is not installed",
+            hint=f"move it into a module and import it, or: {installation.command('run')}",
         ) from None
     except Exception as error:
-        raise RunError(
-            Problem(
-                code="UM-RUN-005",
-                what=f"can't be sent to the workers: {name} or its arguments",
-                why=f"{type(error).__name__}: {error}",
-                hint="make what can't be sent (files, locks, connections, models on devices) inside the function",
-            )
+        raise RunError.of(
+            "UM-RUN-005",
+            f"can't be sent to the workers: {name} or its arguments",
+            why=f"{type(error).__name__}: {error}",
+            hint="make what can't be sent (files, locks, connections, models on devices) inside the function",
         ) from error
     caller = {"path": list(sys.path), "argv": list(sys.argv), "sources": _sources()}
     exchange.put(path, "caller", exchange.packed(caller))
@@ -168,7 +168,7 @@ def _sources() -> dict[str, list[str]]:
     """The lines of what has no file, as cells of a notebook have none: a worker's traceback shows them."""
     import linecache
 
-    found: dict[str, list[str]] = {}
+    lines: dict[str, list[str]] = {}
     room = MOST_SOURCE_BYTES
     for name, entry in reversed([*linecache.cache.items()]):  # the newest first
         if len(entry) < 4 or os.path.isfile(name):
@@ -176,8 +176,8 @@ def _sources() -> dict[str, list[str]]:
         room -= sum(map(len, entry[2]))
         if room < 0:
             break
-        found[name] = list(entry[2])
-    return found
+        lines[name] = list(entry[2])
+    return lines
 
 
 # ---- while it runs
@@ -186,21 +186,22 @@ def _sources() -> dict[str, list[str]]:
 class _Launched:
     """A launcher of this call's own, with its output on the way to this process's."""
 
-    def __init__(self, path: str, argv: list[str], environ: Mapping[str, str]) -> None:
+    def __init__(self, path: str, environ: Mapping[str, str]) -> None:
         if sys.stdout:
             sys.stdout.flush()
-        # Read here, and not inherited: a notebook replaces sys.stdout, and a traceback that is in the exception is not shown as well.
+        # Read here, and not inherited: a notebook replaces sys.stdout,
+        # and a traceback that is in the exception is not shown as well.
         self._process = subprocess.Popen(
-            [sys.executable, *own_modules.start_words(LAUNCHER), str(os.getpid()), path, *argv],
+            [sys.executable, *own_modules.start_words(LAUNCHER), str(os.getpid()), path],
             env=dict(environ),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             start_new_session=True,  # Ctrl-C reaches it through this process alone, and once
         )
-        self._talk = _Talk(sys.stderr)
+        self._messages = _LauncherOutput(sys.stderr)
         self._output = _Output(sys.stdout, environ)
-        sinks: dict[Any, _Sink] = {self._process.stderr: self._talk, self._process.stdout: self._output}
+        sinks: dict[Any, _Sink] = {self._process.stderr: self._messages, self._process.stdout: self._output}
         self._sinks = {stream.fileno(): sink for stream, sink in sinks.items() if stream}
 
     def wait(self) -> tuple[int, list[str]]:
@@ -229,11 +230,13 @@ class _Launched:
                     poll.unregister(fd)
                     del self._sinks[fd]
         status = self._process.wait()
-        self._output.end(self._talk.held)
-        return (128 - status if status < 0 else status), self._talk.held
+        self._output.end(self._messages.held)
+        return (128 - status if status < 0 else status), self._messages.held
 
     def _stop(self, number: signal.Signals) -> None:
-        """Workers have their grace; a second Ctrl-C kills them, and a third gives up waiting: the launcher ends them alone."""
+        """Workers have their grace; a second Ctrl-C kills them, and a third gives up waiting:
+        the launcher ends them alone.
+        """
         try:
             self._process.send_signal(number)
             self._wait()
@@ -271,7 +274,9 @@ class _Sink:
 
 
 class _Output(_Sink):
-    """What workers print. A traceback waits until something else follows: one that ends a worker is in the exception, and is not shown twice."""
+    """What workers print. A traceback waits until something else follows:
+    one that ends a worker is in the exception, and is not shown twice.
+    """
 
     def __init__(self, to: TextIO | None, environ: Mapping[str, str]) -> None:
         super().__init__(to)
@@ -304,8 +309,8 @@ class _Output(_Sink):
 
     def end(self, report: Sequence[str]) -> None:
         """Nothing comes any more; ``report``: what the exception will have."""
-        told = {line.strip() for line in report}
-        if not all(_untagged(line).strip() in told for line in self._held if _untagged(line).strip()):
+        reported = {line.strip() for line in report}
+        if not all(_untagged(line).strip() in reported for line in self._held if _untagged(line).strip()):
             self._release()
         self._show(self._rest)
         if self._unshown:
@@ -334,8 +339,8 @@ def _untagged(line: str) -> str:
     return line.partition("] ")[2] if line.startswith("[") and "] " in line else line
 
 
-class _Talk(_Sink):
-    """The launcher's talk. What it says about a failure goes into the exception instead."""
+class _LauncherOutput(_Sink):
+    """The launcher's messages. What it says about a failure goes into the exception instead."""
 
     def __init__(self, to: TextIO | None) -> None:
         super().__init__(to)
@@ -380,26 +385,27 @@ class _Finished:
         start = self._start
         if self._status or start is None:
             self._raise(start)
-        found = self._of_last_attempt("result", start)
+        files = self._of_last_attempt("result", start)
         for rank in range(start.world):
-            if rank not in found:
+            if rank not in files:
                 raise _no_result(rank, start)
         try:
-            returned = [exchange.unpacked(exchange.get(self._path, found[rank])) for rank in range(start.world)]
+            returned = [exchange.unpacked(exchange.get(self._path, files[rank])) for rank in range(start.world)]
         except RunError:
             raise
         except Exception as error:
             why = f"{type(error).__name__}: {error}"
             hint = "return what this process can import as well"
-            problem = Problem(code="UM-RUN-009", what="a result can't be read here", why=why, hint=hint)
-            raise RunError(problem, exit_status=Exit.JOB_FAILED) from error
+            raise RunError.of(
+                "UM-RUN-009", "a result can't be read here", why=why, hint=hint, exit_status=Exit.JOB_FAILED
+            ) from error
         return Results(returned, log_dir=start.log_dir)
 
     def _read_start(self, name: str) -> _Start:
-        said = json.loads(exchange.get(self._path, name))
+        facts = json.loads(exchange.get(self._path, name))
         generation, restarts = name.split(".")[1].split("-")
         attempt = (int(generation), int(restarts))
-        return _Start(attempt=attempt, log_dir=said["log_dir"], node=said["node"], world=int(said["world"]))
+        return _Start(attempt=attempt, log_dir=facts["log_dir"], node=facts["node"], world=int(facts["world"]))
 
     def _of_last_attempt(self, kind: str, start: _Start) -> dict[int, str]:
         """The files of this kind by rank."""
@@ -432,7 +438,7 @@ class _Finished:
 
     def _failures(self, start: _Start) -> list[tuple[str, RankFailure]]:
         """How each rank failed and at which stage, the first failure first."""
-        found: dict[int, tuple[float, str, RankFailure]] = {}
+        failures: dict[int, tuple[float, str, RankFailure]] = {}
         for rank, name in self._of_last_attempt("failure", start).items():
             said = exchange.unpacked(exchange.get(self._path, name))
             failure = RankFailure(
@@ -442,11 +448,11 @@ class _Finished:
                 exit_code=1,
                 exception=_copy_of(said["exception"]),
             )
-            found[rank] = (said["at"], said["stage"], failure)
+            failures[rank] = (said["at"], said["stage"], failure)
         for number, (at, failure) in enumerate(_noticed(start)):
             # A peer of a worker that was killed may have said so before the launcher noticed the kill.
-            found.setdefault(failure.rank, (at if number else 0.0, "", failure))
-        return [(stage, failure) for _, stage, failure in sorted(found.values(), key=lambda each: each[0])]
+            failures.setdefault(failure.rank, (at if number else 0.0, "", failure))
+        return [(stage, failure) for _, stage, failure in sorted(failures.values(), key=lambda each: each[0])]
 
 
 def _noticed(start: _Start) -> Iterator[tuple[float, RankFailure]]:
@@ -465,7 +471,7 @@ def _noticed(start: _Start) -> Iterator[tuple[float, RankFailure]]:
             yield entry["t"], _from_journal(failure)
 
 
-def _from_journal(failure: Mapping[str, Any]) -> RankFailure:
+def _from_journal(failure: JsonMapping) -> RankFailure:
     number, code = failure["signal"], failure["exit_code"]
     if number is not None:
         what = (
@@ -490,13 +496,13 @@ def _copy_of(packed: bytes | None) -> BaseException | None:
 
 
 def _no_result(rank: int, start: _Start) -> RunError:
-    problem = Problem(
-        code="UM-RUN-012",
-        what=f"rank {rank} of {start.world} ended without a result",
+    return RunError.of(
+        "UM-RUN-012",
+        f"rank {rank} of {start.world} ended without a result",
         why="its process ended with status 0 inside the function, as os._exit(0) does",
         hint=f"its output is in {os.path.join(start.log_dir, f'workerlog.{rank}')}",
+        exit_status=Exit.JOB_FAILED,
     )
-    return RunError(problem, exit_status=Exit.JOB_FAILED)
 
 
 def _launcher_failed(status: int, report: list[str]) -> RunError:

@@ -10,9 +10,9 @@ command line are told at once. Where the command line and the environment contra
 
 from __future__ import annotations
 
-from umiak.compat import addresses, paddle_servers, torchrun
-from umiak.core.cluster import Mode
+from umiak.core.cluster import Mode, node_range
 from umiak.core.value import replace
+from umiak.launch.command_line import addresses, paddle_servers, torchrun
 from umiak.launch.options import LaunchOptions
 from umiak.schema.flags import Flag, FlagFindings, FlagKind, FlagOrigin, FlagSource, Parsed
 
@@ -42,8 +42,8 @@ def options(parsed: Parsed, findings: FlagFindings) -> LaunchOptions:
     """The job that Paddle's flags ask for."""
     _refuse(parsed, findings)
     mode = _mode(parsed, findings)
-    meeting_place, node_hosts = _meeting(parsed, findings)
-    nodes = _read(parsed, "nnodes", addresses.node_range, findings, "UM-LAUNCH-102", NODES_HINT) or (1, 1)
+    master, node_hosts = _discovery(parsed, findings)
+    nodes = _read(parsed, "nnodes", node_range, findings, "UM-LAUNCH-102", NODES_HINT) or (1, 1)
     elastic_level = int(parsed.text("elastic_level"))
     made = LaunchOptions(
         program=parsed.program,
@@ -55,7 +55,7 @@ def options(parsed: Parsed, findings: FlagFindings) -> LaunchOptions:
         most_nodes=nodes[1],
         nodes_said=parsed.said("nnodes"),
         host=_read(parsed, "host", addresses.host, findings, "UM-LAUNCH-109", HOST_HINT),
-        master=meeting_place,
+        master=master,
         node_hosts=node_hosts,
         start_port=parsed.number("start_port") if node_hosts or parsed.said("start_port") else None,
         sort_ip=parsed.truth("sort_ip"),
@@ -89,8 +89,8 @@ def inherited(environ: Mapping[str, str]) -> tuple[Mapping[str, str], tuple[str,
 
     A launch inside a worker of another launch finds that worker's PADDLE_MASTER, PADDLE_NNODES and PADDLE_TRAINER_ID;
     they describe the outer job, and obeying them would make the inner one wait for nodes that never come. Beside a
-    platform's endpoint lists PADDLE_TRAINER_ID is the platform's word, which umiak.platforms reads, and so are the lists of a PaddleJob. torchrun's PET_ variables are
-    the outer launch's, too, inside a worker of whichever launcher.
+    platform's endpoint lists PADDLE_TRAINER_ID is the platform's word, which umiak.platforms reads, and so are the
+    lists of a PaddleJob. torchrun's PET_ variables are the outer launch's, too, inside a worker of whichever launcher.
     """
     mark = next((name for name in WORKER_MARKS if environ.get(name)), None)
     if mark:
@@ -111,7 +111,8 @@ def inherited(environ: Mapping[str, str]) -> tuple[Mapping[str, str], tuple[str,
 def shown(parsed: Parsed, made: LaunchOptions, *, whole: bool = False) -> tuple[tuple[str, str], ...]:
     """Names and texts for the configuration block, in Paddle's spelling and sorted as Paddle sorts them.
 
-    What differs from the defaults; ``whole``: everything, except other launchers' names for it where nobody has said them.
+    What differs from the defaults; ``whole``: everything,
+    except other launchers' names for it where nobody has said them.
     """
     texts = {
         name: _text(setting.value)
@@ -211,7 +212,8 @@ def _mode(parsed: Parsed, findings: FlagFindings) -> Mode:
 
 
 def _with_gloo(parsed: Parsed, mode: Mode) -> int:
-    """``--with_gloo``; not said, 1 as in Paddle's launcher, and 0 where Paddle falls back to its old one, which had no such flag.
+    """``--with_gloo``; not said, 1 as in Paddle's launcher,
+    and 0 where Paddle falls back to its old one, which had no such flag.
 
     Paddle does so for every flag that only the old launcher knows, unless a master is named.
     """
@@ -226,7 +228,7 @@ def _with_gloo(parsed: Parsed, mode: Mode) -> int:
     return 0 if old else int(parsed.text("with_gloo"))
 
 
-def _meeting(parsed: Parsed, findings: FlagFindings) -> tuple[str | None, tuple[str, ...]]:
+def _discovery(parsed: Parsed, findings: FlagFindings) -> tuple[str | None, tuple[str, ...]]:
     """Where the nodes meet: the master, or the list of all nodes."""
     ways = [name for name in ("master", "elastic_server", "ips") if parsed.said(name)]
     ways.sort(key=lambda name: parsed[name].source is not FlagSource.COMMAND)
@@ -300,7 +302,8 @@ def _rank(made: LaunchOptions, parsed: Parsed, findings: FlagFindings) -> int | 
 def _for_other_nodes(parsed: Parsed) -> tuple[str, ...]:
     """The words that start another node of this job.
 
-    They are as typed here, with what the environment says here and may not say there, but without this node's own place.
+    They are as typed here, with what the environment says here and may not say there,
+    but without this node's own place.
     """
     words: list[str] = []
     for name, setting in parsed.settings.items():
@@ -332,7 +335,7 @@ def _job_id(parsed: Parsed, findings: FlagFindings) -> str:
     if not plain or job_id[0] in ".-" or not all(letter.isalnum() or letter in "-._:" for letter in job_id):
         findings.problem(
             "UM-LAUNCH-115",
-            f"not a name for a job: {parsed['job_id'].spoken}",
+            f"expected a name for a job, got {parsed['job_id'].spoken}",
             why="the name becomes part of file names and keys",
             hint="use letters, digits, hyphens, underscores and dots, and begin with a letter or digit",
         )
