@@ -10,8 +10,8 @@
     backend.nodes(handle), .files(handle), .open(node)   if it has them: for `umiak exec` and `umiak fetch`
     backend.terminal(handle, node)                       if it has it: a link to a terminal, for `umiak exec` without a command
 
-A backend raises `UmiakError` if its place refused and nothing was started, and `AnswerLost` if it can't know. After a lost answer
-the same submission is sent again with the same run id, which must not start the job twice.
+A backend raises `UmiakError` if its place refused and nothing was started, and `AnswerLost` if it can't know.
+After a lost answer the same submission is sent again with the same run id, which must not start the job twice.
 """
 
 from __future__ import annotations
@@ -88,28 +88,36 @@ class Backend(Protocol):
         """Its lines. Following ends when the job is over and every line was given."""
 
     def cancel(self, handle: Handle, grace_s: float) -> None:
-        """Stop it: SIGTERM, and SIGKILL after the grace. It is over when this returns. Nothing if it was over before."""
+        """Stop it: SIGTERM, and SIGKILL after the grace.
+        It is over when this returns. Nothing if it was over before.
+        """
 
     def list(self) -> Iterable[Handle]:
         """The jobs that this place knows of."""
 
 
 class Examinable(Protocol):
-    """A backend that can say how its place is, without a job: `umiak doctor --on PLACE` asks for it where there is it."""
+    """A backend that can say how its place is, without a job:
+    `umiak doctor --on PLACE` asks for it where there is it.
+    """
 
     def examine(self) -> Iterable[PlaceCheck]:
         """Hosts, keys, versions, rights: each with its problem, or as something that works."""
 
 
 class NodeAccess(Protocol):
-    """A backend that can start a program on the nodes of a run: `umiak exec` and `umiak fetch` ask for it where there is it.
+    """A backend that can start a program on the nodes of a run:
+    `umiak exec` and `umiak fetch` ask for it where there is it.
 
-    The program is `umiak.submit.node.session`: it does what these commands want, and speaks in frames. A backend has only to start it in
-    any way that leaves its standard input and output to the client, and to say where the files of a run are.
+    The program is `umiak.submit.node.session`: it does what these commands want, and speaks in frames. A backend has
+    only to start it in any way that leaves its standard input and output to the client, and to say where the files of a
+    run are.
     """
 
     def nodes(self, handle: Handle) -> Sequence[JobNode]:
-        """The nodes on which the run's workers are now, in the order of their ranks. UmiakError if it is not running."""
+        """The nodes on which the run's workers are now, in the order of their ranks.
+        UmiakError if it is not running.
+        """
 
     def files(self, handle: Handle) -> Sequence[RunFileRoots]:
         """Where the run's files are, also after its end. UmiakError if they are gone."""
@@ -119,7 +127,9 @@ class NodeAccess(Protocol):
 
 
 class WebTerminals(Protocol):
-    """A backend whose place gives links to terminals on the nodes of a run: `umiak exec` without a command prints one."""
+    """A backend whose place gives links to terminals on the nodes of a run:
+    `umiak exec` without a command prints one.
+    """
 
     def terminal(self, handle: Handle, node: str, /) -> TerminalLink:
         """A link to a terminal on a node, by its name in the status. UmiakError if the place gives none."""
@@ -184,7 +194,9 @@ class RunFileRoots:
     node_number: int | None = None
     """By which it may be asked for as well; None: it is of all nodes."""
     parts: tuple[tuple[str, str], ...] = ()
-    """Of what all nodes share: the names of nodes, in the order of their numbers, and the directory in it that is of this one alone."""
+    """Of what all nodes share: the names of nodes, in the order of their numbers,
+    and the directory in it that is of this one alone.
+    """
 
 
 @value
@@ -208,7 +220,9 @@ class Sizing:
 
 
 class Pinning:
-    """A backend whose place depends on more than its settings, such as the current context of a kubeconfig: mixed in."""
+    """A backend whose place depends on more than its settings,
+    such as the current context of a kubeconfig: mixed in.
+    """
 
     def pinned(self) -> Mapping[str, str]:
         """Settings that lead to the same place when all of that has changed. Kept with every run; no secrets."""
@@ -224,17 +238,18 @@ class Reviving:
 
 
 class OfflineCheck:
-    """A backend that can check and show a job without its place, and on a machine that lacks what submitting needs: mixed in.
+    """A backend that can check and show a job without its place,
+    and on a machine that lacks what submitting needs: mixed in.
 
-    A dry run asks for what is wrong with the job, which is an error, and for what is missing here, which is only listed: no machine is
-    asked, and neither SDK nor keys nor commands of a cluster are needed.
+    A dry run asks for what is wrong with the job, which is an error, and for what is missing here,
+    which is only listed: no machine is asked, and neither SDK nor keys nor commands of a cluster are needed.
     """
 
     def check_offline(self, job: Job) -> list[Problem]:
         """Everything that is wrong with the job and the place's settings, as far as it can be seen from here."""
         raise NotImplementedError
 
-    def missing_here(self, job: Job) -> list[Problem]:  # noqa: ARG002 - for those that miss something
+    def missing_here(self, _job: Job, /) -> list[Problem]:
         """What this machine lacks for a submission: an SDK, a key, a command."""
         return []
 
@@ -253,7 +268,9 @@ class Remarks:
 
 
 class FilesSent:
-    """A backend that says which files of the job travel: mixed in. Of one that does not, it is what the job's `files` name."""
+    """A backend that says which files of the job travel: mixed in.
+    Of one that does not, it is what the job's `files` name.
+    """
 
     def files_sent(self, job: Job) -> FoundFiles | None:
         """What is sent; None: nothing is. UmiakError with everything that keeps the files from being sent."""
@@ -269,7 +286,9 @@ class FilesSent:
 
 
 class SinceByPlace:
-    """A backend whose place gives only lines since the asked time, though its lines have no times of their own: mixed in."""
+    """A backend whose place gives only lines since the asked time,
+    though its lines have no times of their own: mixed in.
+    """
 
 
 def nobody_listens(_: str) -> None:
@@ -312,13 +331,17 @@ class LogsWanted:
     after: Mapping[str, str] = MappingProxyType({})
     """For each source the position of the last line that was seen, as the line had it."""
     tail: int | None = None
-    """Only so many lines of the end of each source. A backend need not count: `log_reading` does, for all. It saves reading what comes before,
-    and where the lines of several sources come in one stream it gives enough of them."""
+    """Only so many lines of the end of each source. A backend need not count: `log_reading` does, for all. It saves
+    reading what comes before, and where the lines of several sources come in one stream it gives enough of them.
+    """
     since_s: float | None = None
-    """Only lines since this time, in seconds since 1970. A backend whose lines have times gives no earlier ones, or leaves it to `log_reading`."""
+    """Only lines since this time, in seconds since 1970.
+    A backend whose lines have times gives no earlier ones, or leaves it to `log_reading`.
+    """
     only_new: bool = False
-    """What was written before the positions of ``after`` is not wanted of any source, also not of those that are not among them: a backend
-    may begin to read there."""
+    """What was written before the positions of ``after`` is not wanted of any source,
+    also not of those that are not among them: a backend may begin to read there.
+    """
 
     def asks_for(self, role: Role | None, rank: int | None) -> bool:
         """Whether the lines of this worker are wanted. With a rank alone, a trainer is meant."""

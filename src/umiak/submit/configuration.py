@@ -5,7 +5,8 @@ umiak.toml                     in the working directory or above it: the project
 ~/.config/umiak/config.toml    the user's own (XDG_CONFIG_HOME)
 ~/.local/state/umiak           runs (XDG_STATE_HOME); below it machines/NAME.toml: places of rented machines
 
-A place says what is run as this user, so a file that somebody else could have written is refused (docs/explanation/trust.md).
+A place says what is run as this user, so a file that somebody
+else could have written is refused (docs/explanation/trust.md).
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from __future__ import annotations
 import os
 
 from umiak.adapters import trusted_files
-from umiak.core.problem import Exit, Problem, UmiakError
+from umiak.core.problem import UmiakError
 from umiak.submit import places
 from umiak.submit.backend import SubmitContext, nobody_listens
 from umiak.submit.registry import BackendNames
@@ -47,8 +48,7 @@ def read(at: SubmitContext) -> PlacesReading:
 def load(at: SubmitContext) -> PlacesReading:
     """As `read`; UmiakError with everything that is wrong."""
     reading = read(at)
-    if reading.problems:
-        raise UmiakError(*reading.problems)
+    UmiakError.raise_any(reading.problems)
     return reading
 
 
@@ -59,7 +59,7 @@ def place(reading: PlacesReading, name: str | None) -> NamedPlace:
         from umiak.schema.findings import choices
 
         hint = f"{choices(str(name), sorted(reading.places))}; or describe it in {PROJECT}: [place.{name}]"
-        raise UmiakError(Problem(code="UM-SUBMIT-005", what=f"unknown place: {name}", hint=hint))
+        raise UmiakError.of("UM-SUBMIT-005", f"unknown place: {name}", hint=hint)
     return found
 
 
@@ -104,10 +104,6 @@ def _text(path: str, environ: Mapping[str, str]) -> str | None:
         return None
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else str(error)
-        problem = Problem(
-            code="UM-SUBMIT-006",
-            what=f"can't be read: {path}",
-            why=why,
-            hint=f"look at it: `ls -l {path}`, `file {path}`",
-        )
-        raise UmiakError(problem, exit_status=Exit.REFUSED) from None
+        raise UmiakError.refused(
+            "UM-SUBMIT-006", f"can't be read: {path}", why=why, hint=f"look at it: `ls -l {path}`, `file {path}`"
+        ) from None

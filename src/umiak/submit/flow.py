@@ -6,9 +6,9 @@
     submitted = flow.submit(job, place)                         starts it, once
     flow.told(submitted)                                        the person has seen the handle
 
-A submission whose client ended before it could tell the handle is found when the same job is submitted again soon: it is completed,
-or its handle is told, and nothing is started twice (`repeats` has the rule).
-Runs that are there are asked about as `KnownRuns` does it.
+A submission whose client ended before it could tell the handle is found when the same job is submitted again soon: it
+is completed, or its handle is told, and nothing is started twice (`repeats` has the rule). Runs that are there are
+asked about as `KnownRuns` does it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import time
 from umiak.core.job import Handle, handle
 from umiak.core.problem import Problem, UmiakError
 from umiak.core.value import fields, is_value, replace, value
-from umiak.submit import place_record, repeats
+from umiak.submit import place_record, run_choice
 from umiak.submit.backend import AnswerLost, Pinning, Secrets, Sizing, Submission
 from umiak.submit.jobs import checks, dry_run
 from umiak.submit.known_runs import KnownRun, KnownRuns
@@ -75,7 +75,9 @@ class Flow(KnownRuns):
         return dry_run.make(job, place, self.backend(place), self.context)
 
     def submit(self, job: Job, place: NamedPlace, *, key: str | None = None) -> Submitted:
-        """Start a job that was checked. With the same ``key`` again it is the same run, however often it is asked for."""
+        """Start a job that was checked.
+        With the same ``key`` again it is the same run, however often it is asked for.
+        """
         from umiak.submit.payload import made_of
 
         self.records.prepare()
@@ -108,16 +110,16 @@ class Flow(KnownRuns):
 
     def _unanswered(self, fresh: RunRecord) -> Iterator[RunRecord]:
         """Earlier submissions of just this that nobody has seen the answer of."""
-        request = repeats.RepeatedRequest(place_file=fresh.place_file, files=fresh.files, now_s=fresh.submitted_s)
+        request = run_choice.RepeatedRequest(place_file=fresh.place_file, files=fresh.files, now_s=fresh.submitted_s)
         for record in self.records.unanswered(fresh.digest):
-            if why := repeats.why_another(record, request):
+            if why := run_choice.why_another(record, request):
                 self._tell_another(record, why)
             else:
                 yield record
 
     def _why_over(self, record: RunRecord) -> str:
         try:
-            return repeats.why_over(self._state_of(record))
+            return run_choice.why_over(self._state_of(record))
         except UmiakError:
             return ""  # nobody knows, and nothing may be started twice
 
@@ -133,15 +135,13 @@ class Flow(KnownRuns):
         if found is None:
             return []
         is_other = found.digest != fresh.digest
-        if is_other or repeats.other_files(found, fresh.files):
+        if is_other or run_choice.other_files(found, fresh.files):
             what = "another command, place or directory" if is_other else "other files"
-            raise UmiakError(
-                Problem(
-                    code="UM-SUBMIT-009",
-                    what=f"the key was used for another job: {key}",
-                    why=f"{found.handle or found.run_id} has {what}",
-                    hint="use another key for another job, or for the same one with changed files",
-                )
+            raise UmiakError.of(
+                "UM-SUBMIT-009",
+                f"the key was used for another job: {key}",
+                why=f"{found.handle or found.run_id} has {what}",
+                hint="use another key for another job, or for the same one with changed files",
             )
         return [found]
 

@@ -15,7 +15,7 @@ from umiak.schema import sections, yaml_tree
 from umiak.schema.findings import Findings, Place, choices
 from umiak.schema.yaml_tree import Section, kind_of
 from umiak.submit import job_keys
-from umiak.submit.jobs import overrides as job_overrides
+from umiak.submit import job_keys as job_overrides
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -77,12 +77,12 @@ def _overrides(tree: Section, findings: Findings) -> list[JobOverride]:
     entry = tree.get(job_overrides.KEY)
     if entry is None or not isinstance(entry.node, Section):
         return []  # that it must be a mapping is told with the job's other keys
-    found = []
-    told = {(each.code, each.where) for each in findings.problems}
+    overrides = []
+    known = {(each.code, each.where) for each in findings.problems}
     for place in entry.node.entries:
         if not is_name(place.key):
             hint = "write the name of a place, as umiak.toml has it: `on: {lab: {nodes: 2}}`"
-            what = f"job: on: not a name of a place: {yaml_tree.shortened(place.key) or 'nothing'}"
+            what = f"job: on: expected a name of a place, got {yaml_tree.shortened(place.key) or 'nothing'}"
             findings.problem("UM-CONFIG-014", place.place, what, hint=hint)
             continue
         if not isinstance(place.node, Section):
@@ -97,36 +97,36 @@ def _overrides(tree: Section, findings: Findings) -> list[JobOverride]:
                 findings.problem("UM-CONFIG-014", each.place, what, hint="leave it out here")
         own = Findings()
         job = _job(job_overrides.merged(tree, place.node), own, f"job on {place.key}")
-        findings.add(own.without(told))
+        findings.add(own.without(known))
         keys = tuple([each.key for each in place.node.entries])
-        found.append(JobOverride(name=place.key, at=place.place, keys=keys, job=job))
-    return found
+        overrides.append(JobOverride(name=place.key, at=place.place, keys=keys, job=job))
+    return overrides
 
 
 def _job(tree: Section, findings: Findings, label: str = "job") -> Job:
-    said = sections.read(job_keys.JOB, tree, label, findings, job_keys.UNKNOWN)
-    name = said.text("name") or ""
+    section = sections.read(job_keys.JOB, tree, label, findings, job_keys.UNKNOWN)
+    name = section.text("name") or ""
     if name and not is_name(name):
         findings.problem(
             "UM-CONFIG-014",
-            said.place("name"),
-            f"{label}: name: not a name: {yaml_tree.shortened(name)}",
+            section.place("name"),
+            f"{label}: name: expected a name, got {yaml_tree.shortened(name)}",
             hint="use up to 64 letters, digits, `-`, `_` and `.`",
         )
-    roles = _roles(said, findings, label)
+    roles = _roles(section, findings, label)
     return Job(
         name=name,
-        command=said.get("command") or (),
+        command=section.get("command") or (),
         roles=roles,
-        framework=FrameworkName(said.get("framework")),
-        image=said.text("image") or "",
-        env=said.get("env") or (),
-        secrets=said.get("secrets") or (),
-        files=_files(said, findings),
-        inputs=said.get("inputs") or (),
-        outputs=said.get("outputs") or (),
-        max_restarts=said.number("restarts"),
-        time_limit_s=said.get("time_limit"),
+        framework=FrameworkName(section.get("framework")),
+        image=section.text("image") or "",
+        env=section.get("env") or (),
+        secrets=section.get("secrets") or (),
+        files=_files(section, findings),
+        inputs=section.get("inputs") or (),
+        outputs=section.get("outputs") or (),
+        max_restarts=section.number("restarts"),
+        time_limit_s=section.get("time_limit"),
     )
 
 
@@ -137,7 +137,7 @@ def _roles(said: Said, findings: Findings, label: str) -> tuple[RoleSpec, ...]:
             hint = "write `command: train.py`"
             findings.problem("UM-CONFIG-011", said.place("command"), f"{label}: command is missing", hint=hint)
         return (_role(Role.TRAINER, said, said, is_own=True),)
-    found = {}
+    roles = {}
     for entry in node.entries:
         role = job_keys.ROLES.get(entry.key)
         if role is None:
@@ -151,14 +151,14 @@ def _roles(said: Said, findings: Findings, label: str) -> tuple[RoleSpec, ...]:
         else:
             section = entry.node if isinstance(entry.node, Section) else Section(place=entry.node.place)
             own = sections.read(job_keys.ROLE, section, f"role {entry.key}", findings, job_keys.UNKNOWN)
-            found[role] = _role(role, own, said, is_own=False)
+            roles[role] = _role(role, own, said, is_own=False)
             if not own.said("command") and not said.said("command"):
                 hint = "write `command:` in the job or in the role"
                 findings.problem("UM-CONFIG-011", entry.place, f"role {entry.key}: command is missing", hint=hint)
-    if found and Role.TRAINER not in found:
+    if roles and Role.TRAINER not in roles:
         hint = "servers serve trainers: add `trainer: {nodes: 1}`"
         findings.problem("UM-CONFIG-011", node.place, f"{label}: roles has no trainer", hint=hint)
-    return tuple(found[role] for role in Role if role in found)
+    return tuple(roles[role] for role in Role if role in roles)
 
 
 def _role(role: Role, own: Said, job: Said, *, is_own: bool) -> RoleSpec:
@@ -184,13 +184,13 @@ def _role(role: Role, own: Said, job: Said, *, is_own: bool) -> RoleSpec:
     )
 
 
-def _files(said: Said, findings: Findings) -> FileSet | None:
-    root = said.text("files")
-    patterns = {name: said.get(name) or () for name in ("include", "exclude")}
+def _files(section: Said, findings: Findings) -> FileSet | None:
+    root = section.text("files")
+    patterns = {name: section.get(name) or () for name in ("include", "exclude")}
     if root is None:
         for name in patterns:
-            if said.said(name):
-                what = f"{said.label}: {name} without files: nothing is sent"
-                findings.problem("UM-SUBMIT-001", said.key_place(name), what, hint="add `files: .`")
+            if section.said(name):
+                what = f"{section.label}: {name} without files: nothing is sent"
+                findings.problem("UM-SUBMIT-001", section.key_place(name), what, hint="add `files: .`")
         return None
     return FileSet(root=root, include=patterns["include"], exclude=patterns["exclude"])

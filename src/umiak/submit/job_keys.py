@@ -1,7 +1,10 @@
-"""Every key of a job.yaml, with its kind, its default and its meaning. Values.
+"""Every key of a job.yaml, with its kind, its default and its meaning; and what a place changes of them.
+Values, and a decider.
 
-The reader, the reference page and the schema for editors are made from these rows. What a role may say, the job may say for all
-of its roles.
+The reader, the reference page and the schema for editors are made from these rows. What a role may say, the job may say
+for all of its roles. `on: {lab: {...}}` is laid over the rest of the file: a key of it takes the place of the job's,
+``null`` takes it away; `env` is merged variable by variable, `roles` role by role and key by key. Every value keeps its
+line.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ from umiak.core.cluster import Role
 from umiak.core.decode import Malformed
 from umiak.core.devices import DeviceKind
 from umiak.core.job import FrameworkName, Replicas, Transfer, replicas
+from umiak.core.value import replace
 from umiak.schema import kinds
 from umiak.schema.keys import BadValue, Key, Kind, WrongType, words
 from umiak.schema.kinds import word_of
@@ -20,7 +24,7 @@ from umiak.schema.yaml_tree import Listing, Scalar, Section, shortened
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from umiak.schema.yaml_tree import Node
+    from umiak.schema.yaml_tree import Entry, Node
 
 UNKNOWN = UnknownKeys(page="docs/reference/job.md", short={"nnodes": "nodes", "gpus": "devices"})
 
@@ -43,17 +47,7 @@ _PART = re.compile(r"(\d+)([dhms])", re.ASCII)
 
 
 def _command(_: Key, node: Node) -> tuple[str, ...]:
-    if isinstance(node, Listing):
-        return tuple([word_of(each) for each in node.items])
-    text = word_of(node)
-    import shlex
-
-    try:
-        return tuple(shlex.split(text))
-    except ValueError as error:
-        raise BadValue(
-            f"not a command line: {shortened(text)}", why=str(error), hint="quote it as for a shell, or write a list"
-        ) from None
+    return kinds.shell_words(node, "a command line")
 
 
 def _replicas(_: Key, node: Node) -> Replicas:
@@ -67,7 +61,7 @@ def _replicas(_: Key, node: Node) -> Replicas:
         return replicas(text)
     except Malformed:
         raise BadValue(
-            f"not a number of nodes: {shortened(text)}", hint="write `2`, or `2:4` for an elastic job"
+            f"expected a number of nodes, got {shortened(text)}", hint="write `2`, or `2:4` for an elastic job"
         ) from None
 
 
@@ -75,7 +69,7 @@ def _size(_: Key, node: Node) -> int:
     text = word_of(node).strip()
     found = _SIZE.match(text)
     if not found:
-        raise BadValue(f"not a size: {shortened(text)}", hint="write it as 16GiB or 500MB")
+        raise BadValue(f"expected a size, got {shortened(text)}", hint="write it as 16GiB or 500MB")
     return round(float(found[1]) * _UNITS[found[2].lower()])
 
 
@@ -84,7 +78,7 @@ def _span(_: Key, node: Node) -> int:
     if text.isascii() and text.isdecimal():
         return int(text)
     if not _SPAN.match(text):
-        raise BadValue(f"not a time span: {shortened(text)}", hint="write it as 90m, 2h or 1d12h")
+        raise BadValue(f"expected a time span, got {shortened(text)}", hint="write it as 90m, 2h or 1d12h")
     return sum(int(count) * _SECONDS[unit] for count, unit in _PART.findall(text))
 
 
@@ -112,7 +106,9 @@ def _variable_names(_: Key, node: Node) -> tuple[str, ...]:
 
 def _check_variable(name: str) -> None:
     if not _VARIABLE.match(name):
-        raise BadValue(f"not a name of a variable: {shortened(name) or 'nothing'}", hint="use letters, digits and _")
+        raise BadValue(
+            f"expected a name of a variable, got {shortened(name) or 'nothing'}", hint="use letters, digits and _"
+        )
 
 
 def _patterns(_: Key, node: Node) -> tuple[str, ...]:
@@ -215,3 +211,34 @@ JOB = (
 )
 
 ROLES = {role.value: role for role in Role}
+
+
+KEY = "on"
+KEPT = ("name", KEY)
+"""Keys of a job that no place changes: the name is the job's own."""
+_MERGED = {"env": False, "roles": True}
+"""Keys that are merged, and whether their own mappings are merged as well."""
+
+
+def merged(tree: Section, override: Section) -> Section:
+    """The job of one place. What no place may change is left as it is."""
+    made = replace(tree, entries=tuple([each for each in tree.entries if each.key != KEY]))
+    for entry in override.entries:
+        if entry.key not in KEPT:
+            made = made.put(_laid_over(made.get(entry.key), entry))
+    return made
+
+
+def _laid_over(below: Entry | None, above: Entry) -> Entry:
+    if above.key not in _MERGED or below is None:
+        return above
+    if not isinstance(below.node, Section) or not isinstance(above.node, Section):
+        return above
+    node = replace(above.node, entries=below.node.entries)
+    for entry in above.node.entries:
+        old = node.get(entry.key)
+        new = entry.node
+        if _MERGED[above.key] and old is not None and isinstance(old.node, Section) and isinstance(new, Section):
+            new = merged(old.node, new)  # a role, whose keys are the job's
+        node = node.put(replace(entry, node=new))
+    return replace(above, node=node)

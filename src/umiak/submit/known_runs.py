@@ -4,7 +4,8 @@
     run = runs.find("ctr-3f")
     runs.status(run), runs.logs(run, wanted), runs.wait(run)
 
-A run's record finds its place, wherever it is asked for, and keeps its end: of a run that is known to be over nobody is asked.
+A run's record finds its place, wherever it is asked for, and keeps its end:
+of a run that is known to be over nobody is asked.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import time
 
 from umiak.core.decode import Malformed
 from umiak.core.job import Handle, handle
-from umiak.core.problem import Exit, Problem, UmiakError
+from umiak.core.problem import Exit, UmiakError
 from umiak.core.status import JobStatus, State
 from umiak.core.value import replace, value
 from umiak.submit import configuration, place_record, registry, run_choice
@@ -71,12 +72,13 @@ class KnownRuns:
     @property
     def places(self) -> PlacesReading:
         """All places. UmiakError with everything that is wrong."""
-        if self.reading.problems:
-            raise UmiakError(*self.reading.problems)
+        UmiakError.raise_any(self.reading.problems)
         return self.reading
 
     def place(self, name: str | None) -> NamedPlace:
-        """A place by its name; none: the default. UmiakError with everything that is wrong in the files, also in this place's table."""
+        """A place by its name; none: the default.
+        UmiakError with everything that is wrong in the files, also in this place's table.
+        """
         wrong = self.reading.problems
         asked = self.reading.places.get(name or self.reading.default)
         if wrong and asked is not None:
@@ -84,8 +86,7 @@ class KnownRuns:
                 self.backend(asked)
             except UmiakError as error:
                 wrong = (*wrong, *error.problems)
-        if wrong:
-            raise UmiakError(*wrong)
+        UmiakError.raise_any(wrong)
         return configuration.place(self.reading, name)
 
     def backend(self, place: NamedPlace, directory: str = "") -> Backend:
@@ -107,7 +108,7 @@ class KnownRuns:
                 asked = handle(text)
             except Malformed as error:
                 hint = "`umiak list` prints the handles of your runs"
-                raise UmiakError(Problem(code="UM-SUBMIT-010", what=str(error), hint=hint)) from None
+                raise UmiakError.of("UM-SUBMIT-010", str(error), hint=hint) from None
             record = self._record_of(asked)
             if record is None:
                 return self._known(asked, None)
@@ -115,16 +116,13 @@ class KnownRuns:
             hint = (
                 "`umiak list` prints your runs; for a run of somebody else, or from another machine, write its handle"
             )
-            raise UmiakError(Problem(code="UM-SUBMIT-012", what=f"unknown run: {text}", hint=hint))
+            raise UmiakError.of("UM-SUBMIT-012", f"unknown run: {text}", hint=hint)
         if not record.handle:
-            raise UmiakError(
-                Problem(
-                    code="UM-SUBMIT-013",
-                    what=f"the submission of {record.run_id} was not completed",
-                    why=f"{record.place} has not answered",
-                    hint=f"repeat the same `umiak submit` in {record.directory}",
-                ),
-                exit_status=Exit.REFUSED,
+            raise UmiakError.refused(
+                "UM-SUBMIT-013",
+                f"the submission of {record.run_id} was not completed",
+                why=f"{record.place} has not answered",
+                hint=f"repeat the same `umiak submit` in {record.directory}",
             )
         return self._known(handle(record.handle), record)
 
@@ -174,7 +172,9 @@ class KnownRuns:
                 self.context.tell(line)
 
     def unfinished_at(self, source: str) -> list[KnownRun]:
-        """The runs on the place that this file describes, as far as they are not over; the ends of the others are kept now."""
+        """The runs on the place that this file describes, as far as they are not over;
+        the ends of the others are kept now.
+        """
         found = []
         for record in self.records.all():
             kept = self.records.place(record.place_file) if record.place_file and not record.is_final else None
@@ -196,7 +196,9 @@ class KnownRuns:
             self.records.end(run.record, status)
 
     def logs(self, run: KnownRun, wanted: LogsWanted) -> Iterator[LogLine]:
-        """The lines of a run. Of one that is known to be over no more come: they are there, or an error says why not."""
+        """The lines of a run. Of one that is known to be over no more come:
+        they are there, or an error says why not.
+        """
         record = run.record
         if record is None or not record.is_final:
             yield from log_reading.lines(run.backend, run.handle, wanted)
@@ -206,15 +208,12 @@ class KnownRuns:
         except UmiakError as error:
             first = error.problems[0]
             state = record.status.state.value if record.status else ""
-            raise UmiakError(
-                Problem(
-                    code="UM-SUBMIT-360",
-                    what=f"the lines of {run.handle} can't be read",
-                    why=f"{first.what} [{first.code}]{f': {first.why}' if first.why else ''}",
-                    hint=f"the run is over ({state}), and `umiak status {run.handle}` shows what was kept; "
-                    "its lines are with its place alone",
-                ),
-                exit_status=Exit.REFUSED,
+            raise UmiakError.refused(
+                "UM-SUBMIT-360",
+                f"the lines of {run.handle} can't be read",
+                why=f"{first.what} [{first.code}]{f': {first.why}' if first.why else ''}",
+                hint=f"the run is over ({state}), and `umiak status {run.handle}` shows what was kept; "
+                "its lines are with its place alone",
             ) from None
 
     def wait(self, run: KnownRun, timeout_s: float | None = None) -> JobStatus:
@@ -249,8 +248,10 @@ class KnownRuns:
         return KnownRun(handle=asked, backend=backend, record=record)
 
     def _place_of(self, asked: Handle, record: RunRecord | None) -> NamedPlace:
-        """The place of a run: as its record has it, so that another project's place of the same name never speaks for it. Records of
-        older versions don't have it: the file of the directory where the job was submitted counts, else that of this one."""
+        """The place of a run: as its record has it, so that another project's place of the same name never speaks for
+        it. Records of older versions don't have it: the file of the directory where the job was submitted counts, else
+        that of this one.
+        """
         kept = self.records.place(record.place_file) if record and record.place_file else None
         if kept is not None and record is not None:
             place, hidden = kept
@@ -278,7 +279,9 @@ class KnownRuns:
 
 
 class _NoBackend:
-    """In place of a backend that can't be had any more, of a run whose end is known: every question is answered by the reason."""
+    """In place of a backend that can't be had any more, of a run whose end is known:
+    every question is answered by the reason.
+    """
 
     def __init__(self, error: UmiakError) -> None:
         self._error = error

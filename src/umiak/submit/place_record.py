@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
+    from umiak.core.json_types import JsonMapping, JsonObject
     from umiak.schema.yaml_tree import Node
 
 SECRET_KEYS = frozenset(
@@ -29,7 +30,7 @@ SECRET_KEYS = frozenset(
 _MAPPING, _LIST = "keys", "items"
 
 
-def plain_of(place: NamedPlace, pinned: Mapping[str, str]) -> dict[str, Any]:
+def plain_of(place: NamedPlace, pinned: Mapping[str, str]) -> JsonObject:
     """For JSON. ``pinned``: settings that followed from the environment or from other files, as they are now."""
     settings = place.settings
     for name, text in pinned.items():
@@ -45,7 +46,7 @@ def plain_of(place: NamedPlace, pinned: Mapping[str, str]) -> dict[str, Any]:
     }
 
 
-def place_of(data: Mapping[str, Any]) -> NamedPlace:
+def place_of(data: JsonMapping) -> NamedPlace:
     """KeyError, ValueError or TypeError if `plain_of` has not made it."""
     at = Place(source=str(data["source"]), line=int(data["line"]), column=1 if data["line"] else 0)
     settings = _node(data["settings"], at)

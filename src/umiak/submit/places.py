@@ -4,8 +4,8 @@
     backend = "ssh"
     hosts = ["10.0.0.1", "10.0.0.2"]
 
-Files are given from the nearest to the farthest: a project's ``umiak.toml``, then the user's own. A place of the nearer file
-hides one of the same name. `local`, this machine, is always there.
+Files are given from the nearest to the farthest: a project's ``umiak.toml``, then the user's own.
+A place of the nearer file hides one of the same name. `local`, this machine, is always there.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def _place(name: str, at: Place, node: object, backends: Collection[str], findin
 def _is_table(name: str, at: Place, node: object, findings: Findings, table: str) -> bool:
     if not is_name(name):
         hint = "use up to 64 letters, digits, `-`, `_` and `.`"
-        what = f"not a name of {'a place' if table == 'place' else table}: {shortened(name) or 'nothing'}"
+        what = f"expected a name of {'a place' if table == 'place' else table}, got {shortened(name) or 'nothing'}"
         findings.problem("UM-CONFIG-014", at, what, hint=hint)
         return False
     if not isinstance(node, Section):

@@ -5,19 +5,19 @@
     runs/places/HASH.json           the settings of its place, as they were: one file for all runs with the same ones
     runs/pending/DIGEST.ctr-3f2a9c  a submission whose answer the person has not seen yet
 
-A run is found by its handle alone where this directory is gone, as long as its place is described; records make lists fast, repeated
-submissions safe, and an end final. A record fits into the smallest piece of a disk: what is added to it later has room on a full one.
+A run is found by its handle alone where this directory is gone, as long as its place is described; records make lists
+fast, repeated submissions safe, and an end final. A record fits into the smallest piece of a disk: what is added to it
+later has room on a full one.
 """
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 
 from umiak.adapters import identity, private_files
 from umiak.core.decode import Malformed, decode, encode
-from umiak.core.problem import Exit, Problem, UmiakError
+from umiak.core.problem import DISK_FULL, UmiakError, free_space
 from umiak.core.status import NodeStatus
 from umiak.core.value import replace
 from umiak.submit import place_record
@@ -26,8 +26,8 @@ from umiak.submit.run_record import from_plain, to_plain
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from typing import Any
 
+    from umiak.core.json_types import JsonObject
     from umiak.core.status import JobStatus
     from umiak.submit.places import NamedPlace
     from umiak.submit.run_record import RunRecord
@@ -38,7 +38,6 @@ LARGEST = 1 << 15
 """In bytes. A record has some hundreds."""
 BLOCK = 4096
 """File systems give room in pieces of this size."""
-FULL = (errno.ENOSPC, errno.EDQUOT)
 _UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError)
 
 
@@ -63,20 +62,19 @@ class Records:
         try:
             private_files.write(path, text)
         except OSError as error:
-            if error.errno not in FULL or not _overwritten(path, text.encode()):
+            if error.errno not in DISK_FULL or not _overwritten(path, text.encode()):
                 raise self._unwritable(error) from None
 
     def _unwritable(self, error: OSError) -> UmiakError:
-        is_full = error.errno in FULL
-        problem = Problem(
-            code="UM-SUBMIT-007",
-            what=f"runs can't be recorded: {self._path}",
+        is_full = error.errno in DISK_FULL
+        return UmiakError.refused(
+            "UM-SUBMIT-007",
+            f"runs can't be recorded: {self._path}",
             why=error.strerror,
-            hint="make room there, or set XDG_STATE_HOME to a directory on another disk"
+            hint=free_space("set XDG_STATE_HOME to a directory on another disk", f"df -h {self._path}")
             if is_full
             else "set XDG_STATE_HOME to a directory that you can write to",
         )
-        return UmiakError(problem, exit_status=Exit.REFUSED)
 
     def read(self, run_id: str) -> RunRecord | None:
         """None if there is none, or it can't be understood."""
@@ -132,7 +130,7 @@ class Records:
             pass  # of an older version, or of a disk that was full
         return replace(record.status, nodes=nodes)
 
-    def keep_place(self, data: dict[str, Any]) -> str:
+    def keep_place(self, data: JsonObject) -> str:
         """Keep the settings of a place; the name of their file. UmiakError if they can't be written."""
         import hashlib
 
@@ -156,7 +154,9 @@ class Records:
             return None
 
     def begin(self, record: RunRecord) -> None:
-        """This process submits the run; until `told`, nobody has seen the answer. UmiakError if that can't be written."""
+        """This process submits the run; until `told`, nobody has seen the answer.
+        UmiakError if that can't be written.
+        """
         own = identity.of(os.getpid())
         # First: a record without this file, left by a client that was killed, would never be completed.
         try:
@@ -170,7 +170,9 @@ class Records:
             raise
 
     def give_up(self, record: RunRecord) -> None:
-        """This process does not know whether the run was started: the next submission of the same job goes on with it."""
+        """This process does not know whether the run was started:
+        the next submission of the same job goes on with it.
+        """
         try:
             private_files.write(self._pending_file(record), "{}")
         except OSError:

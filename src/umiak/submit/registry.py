@@ -5,15 +5,15 @@ A package registers one in its metadata, as an entry point of the group ``umiak.
     [project.entry-points."umiak.backends"]
     mycloud = "mypackage.backend:make"
 
-``make(place, context)`` returns what `umiak.submit.backend.Backend` describes. Nothing is imported before a place needs it, and other
-packages are only looked through for a name that is not one of ours.
+``make(place, context)`` returns what `umiak.submit.backend.Backend` describes. Nothing is imported
+before a place needs it, and other packages are only looked through for a name that is not one of ours.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection
 
-from umiak.core.problem import Exit, Problem, UmiakError
+from umiak.core.problem import UmiakError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -65,24 +65,19 @@ def _factory(name: str) -> BackendFactory:
         return found
     entry = _others().get(name)
     if entry is None:
-        raise UmiakError(
-            Problem(
-                code="UM-SUBMIT-003",
-                what=f"unknown backend: {name}",
-                hint=f"it is one of {', '.join(sorted(BackendNames()))}; is the package that brings it installed here?",
-            )
+        raise UmiakError.of(
+            "UM-SUBMIT-003",
+            f"unknown backend: {name}",
+            hint=f"it is one of {', '.join(sorted(BackendNames()))}; is the package that brings it installed here?",
         )
     try:
         found = entry.load()
     except Exception as error:
-        raise UmiakError(
-            Problem(
-                code="UM-SUBMIT-004",
-                what=f"the backend {name} can't be loaded: {entry.value}",
-                why=f"{type(error).__name__}: {error}",
-                hint="is everything that the package needs installed?",
-            ),
-            exit_status=Exit.REFUSED,
+        raise UmiakError.refused(
+            "UM-SUBMIT-004",
+            f"the backend {name} can't be loaded: {entry.value}",
+            why=f"{type(error).__name__}: {error}",
+            hint="is everything that the package needs installed?",
         ) from error
     return found
 

@@ -7,8 +7,7 @@ from umiak.core.value import fields, from_row, value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Any
+    from umiak.core.json_types import JsonMapping, JsonObject
 
 
 @value
@@ -35,7 +34,9 @@ class RunRecord:
 
     @property
     def is_final(self) -> bool:
-        """Whether it is known how it ended: nobody is asked any more. Of a run that is lost the place may know more some day."""
+        """Whether it is known how it ended: nobody is asked any more.
+        Of a run that is lost the place may know more some day.
+        """
         return self.status is not None and self.status.state.is_over and self.status.state is not State.LOST
 
 
@@ -48,7 +49,7 @@ _LATER = ("place_file", "files")
 _FIRST = tuple(name for name in fields(RunRecord) if name not in (*_LATER, "status"))
 
 
-def to_plain(record: RunRecord) -> dict[str, Any]:
+def to_plain(record: RunRecord) -> JsonObject:
     """For JSON. A status without its nodes."""
     made = {name: getattr(record, name) for name in (*_FIRST, *_LATER)}
     if record.status is not None:
@@ -57,7 +58,7 @@ def to_plain(record: RunRecord) -> dict[str, Any]:
     return made
 
 
-def from_plain(data: Mapping[str, Any]) -> RunRecord:
+def from_plain(data: JsonMapping) -> RunRecord:
     """KeyError, ValueError or TypeError if `to_plain` has not made it."""
     told = data.get("status")
     status = None

@@ -7,14 +7,14 @@ import shutil
 import subprocess
 import tempfile
 
-from umiak.core.problem import Exit, Problem, UmiakError
+from umiak.core.problem import UmiakError
 from umiak.submit.images import dockerfile
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from umiak.submit.images.recipe import ImageRecipe
+    from umiak.submit.images.dockerfile import ImageRecipe
 
 BUILDERS = ("docker", "buildah")
 
@@ -31,8 +31,7 @@ def find(environ: Mapping[str, str], wanted: str = "") -> str:
         else:
             return name
     hint = "install buildah, which needs no daemon, or start docker; `umiak image --dry_run` prints the Dockerfile"
-    problem = Problem(code="UM-IMAGE-002", what="no program that builds images", why="; ".join(tried), hint=hint)
-    raise UmiakError(problem, exit_status=Exit.REFUSED)
+    raise UmiakError.refused("UM-IMAGE-002", "no program that builds images", why="; ".join(tried), hint=hint)
 
 
 def build(
@@ -59,7 +58,7 @@ def build(
                     "push": f"log in first: `{builder} login {tag.partition('/')[0]}`",
                 }[step]
                 what = f"{builder} {step} ended with status {status}: {tag}"
-                raise UmiakError(Problem(code="UM-IMAGE-003", what=what, hint=hint), exit_status=Exit.REFUSED)
+                raise UmiakError.refused("UM-IMAGE-003", what, hint=hint)
 
 
 def _daemon_error(program: str, environ: Mapping[str, str]) -> str:

@@ -55,14 +55,14 @@ def wrong_values(job: Job) -> list[Problem]:
     """Of a job that was made in Python: files and flags were checked when they were read."""
     found: list[tuple[str, str]] = []
     if not is_name(job.name):
-        found.append((f"not a name of a job: {one_line(job.name, 80) or 'nothing'}", NAME_HINT))
+        found.append((f"expected a name of a job, got {one_line(job.name, 80) or 'nothing'}", NAME_HINT))
     if not job.roles:
         found.append(("the job has no roles", "leave `roles` out, or name one"))
     if any(not job.command_of(each) for each in job.roles):
         found.append(("the job has no command", 'write `command=("train.py", "--lr", "0.1")`'))
     for each in job.roles:
         if not 1 <= each.nodes.least <= each.nodes.most:
-            what = f"{each.role.value}: not a number of nodes: {each.nodes.least} to {each.nodes.most}"
+            what = f"{each.role.value}: expected a number of nodes, got {each.nodes.least} to {each.nodes.most}"
             found.append((what, "write `Replicas(least=2, most=2)`"))
     roles = [each.role for each in job.roles]
     found += [

@@ -3,8 +3,8 @@
     plan = make(job, place, backend, context)        UmiakError with everything that is wrong with the job
     plan.bundle, plan.missing, plan.warnings
 
-What is wrong with the job is an error, as when it is submitted. What this machine lacks (an SDK, a key, a client, a secret) is listed,
-and the plan has placeholders where that would stand.
+What is wrong with the job is an error, as when it is submitted. What this machine lacks
+(an SDK, a key, a client, a secret) is listed, and the plan has placeholders where that would stand.
 """
 
 from __future__ import annotations
@@ -58,16 +58,14 @@ def make(job: Job, place: NamedPlace, backend: Backend, context: SubmitContext) 
     """The plan of a job. Nothing is asked that need not answer, and nothing is written."""
     missing = checks.unset_secrets(job, context.environ)
     wrong = checks.wrong_values(job)
-    if wrong:
-        raise UmiakError(*wrong)
+    UmiakError.raise_any(wrong)
     wrong += [*checks.leaks(job, context.environ), *checks.refused(job, place.backend, place.name)]
     if isinstance(backend, OfflineCheck):
         wrong += backend.check_offline(job)
         missing += backend.missing_here(job)
     else:
         wrong += backend.check(job)
-    if wrong:
-        raise UmiakError(*wrong)
+    UmiakError.raise_any(wrong)
     run_id = f"{job.name}-{DRY}"
     bundle = backend.render_offline(job, run_id) if isinstance(backend, OfflineCheck) else backend.render(job, run_id)
     return SubmissionPlan(

@@ -3,8 +3,8 @@
     by_time([lines of trainer.0, lines of trainer.1])
     arriving = ArrivingLogs(["node0", "node1"])       the same for logs that come from several machines, piece by piece
 
-Every log keeps its own order. A line without a time belongs to the one before it in its log; logs that have no times at all come first,
-one after another.
+Every log keeps its own order. A line without a time belongs to the one before it in its log;
+logs that have no times at all come first, one after another.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ CLOCKS_S = 5.0
 
 
 def clock_ahead_s(now_s: float, client_s: float | None) -> float:
-    """How far this machine's clock is ahead of that of a client whose question with its time has just arrived. Times of lines are told in the
-    client's: machines whose clocks are wrong are in order all the same."""
+    """How far this machine's clock is ahead of that of a client whose question with its time has just arrived.
+    Times of lines are told in the client's: machines whose clocks are wrong are in order all the same.
+    """
     ahead_s = 0.0 if client_s is None else now_s - client_s
     return ahead_s if abs(ahead_s) >= CLOCKS_S else 0.0
 
@@ -40,9 +41,11 @@ def by_time(logs: Sequence[Iterable[LogLine]]) -> Iterator[LogLine]:
 
 
 class ArrivingLogs:
-    """What several machines have written so far in the order of time; what they write from then on in the order of arrival.
+    """What several machines have written so far in the order of time;
+    what they write from then on in the order of arrival.
 
-    A machine's lines come in its own order. It holds the others up until it is up to date."""
+    A machine's lines come in its own order. It holds the others up until it is up to date.
+    """
 
     def __init__(self, machines: Sequence[str]) -> None:
         self._waiting: dict[str, list[tuple[float, LogLine]]] = {each: [] for each in machines}

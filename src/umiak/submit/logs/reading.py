@@ -1,9 +1,10 @@
-"""The lines of a run that somebody wants: the last ones, those since some time, new ones; the same for every place. A program.
+"""The lines of a run that somebody wants: the last ones, those since some time, new ones; the same for every place.
+A program.
 
     for line in lines(run.backend, run.handle, LogsWanted(tail=20, follow=True)): ...
 
-Backends begin to read as late as their places allow. What they give is counted and compared here, so that a backend that can do neither
-gives the same lines, only later.
+Backends begin to read as late as their places allow.
+What they give is counted and compared here, so that a backend that can do neither gives the same lines, only later.
 """
 
 from __future__ import annotations

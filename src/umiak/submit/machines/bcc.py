@@ -5,10 +5,9 @@ Keys come from the environment: BCE_ACCESS_KEY_ID, BCE_SECRET_ACCESS_KEY, and wi
 
 from __future__ import annotations
 
-import datetime as dt
 import json
 
-from umiak.core.problem import Exit, Problem, UmiakError
+from umiak.core.problem import UmiakError
 from umiak.submit.backends.cloud import sdk
 from umiak.submit.backends.cloud.api import CloudFailure
 from umiak.submit.machines.machine import TAG_GROUP, TAG_OWNER, TAG_RUN, MachineImage, RentedMachine
@@ -16,14 +15,13 @@ from umiak.submit.machines.machine import TAG_GROUP, TAG_OWNER, TAG_RUN, Machine
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
-    from typing import Any
 
+    from umiak.core.json_types import JsonMapping, JsonObject
     from umiak.submit.machines.machine import Wanted
     from umiak.submit.machines.settings import MachineSettings
 
-EXTRA = "baidu"
 KEYS = ("BCE_ACCESS_KEY_ID", "BCE_SECRET_ACCESS_KEY")
-TOKEN = "BCE_SESSION_TOKEN"  # noqa: S105 - the name of a variable
+SESSION = "BCE_SESSION_TOKEN"
 PAGE_SIZE = 100
 MINUTES = 60
 """BCC counts what is paid afterwards by the minute, and tells the price of one."""
@@ -34,9 +32,8 @@ def connect(settings: MachineSettings, environ: Mapping[str, str]) -> BccApi:
     unset = [name for name in KEYS if not environ.get(name)]
     if unset:
         hint = f"export {' '.join(f'{name}=...' for name in unset)}; never write keys into umiak.toml"
-        problem = Problem(code="UM-MACHINES-002", what=f"not set: {', '.join(unset)}", hint=hint)
-        raise UmiakError(problem, exit_status=Exit.BAD_REQUEST)
-    return BccApi(settings, {name: environ.get(name, "") for name in (*KEYS, TOKEN)})
+        raise UmiakError.of("UM-MACHINES-002", f"not set: {', '.join(unset)}", hint=hint)
+    return BccApi(settings, {name: environ.get(name, "") for name in (*KEYS, SESSION)})
 
 
 class BccApi:
@@ -45,22 +42,11 @@ class BccApi:
     def __init__(self, settings: MachineSettings, keys: Mapping[str, str]) -> None:
         self._settings = settings
         self._keys = keys
-        base = sdk.load("baidubce.bce_client_configuration", EXTRA)
-        credentials = sdk.load("baidubce.auth.bce_credentials", EXTRA)
-        policy = sdk.load("baidubce.retry.retry_policy", EXTRA)
-        protocol = sdk.load("baidubce.protocol", EXTRA)
         endpoint = settings.endpoint or f"https://bcc.{settings.region}.baidubce.com"
-        scheme, _, host = endpoint.partition("://")
-        config = base.BceClientConfiguration(
-            credentials=credentials.BceCredentials(keys[KEYS[0]], keys[KEYS[1]]),
-            endpoint=host,
-            protocol=protocol.HTTP if scheme == "http" else protocol.HTTPS,
-            connection_timeout_in_mills=int(settings.timeout_s * 1000),
-            retry_policy=policy.NoRetryPolicy(),
-            security_token=keys.get(TOKEN) or None,
-        )
-        self._model = sdk.load("baidubce.services.bcc.bcc_model", EXTRA)
-        self._client = sdk.load("baidubce.services.bcc.bcc_client", EXTRA).BccClient(config)
+        account = [keys.get(name, "") for name in (*KEYS, SESSION)]
+        service = "baidubce.services.bcc.bcc_client"
+        self._client = sdk.baidu_client(service, "BccClient", account, endpoint, settings.timeout_s)
+        self._model = sdk.load("baidubce.services.bcc.bcc_model", sdk.BAIDU)
 
     def list(self, group: str | None = None) -> list[RentedMachine]:
         tag = f"{TAG_GROUP}:{group}" if group else TAG_GROUP
@@ -69,7 +55,7 @@ class BccApi:
         return [each for each in found if each.group and (not group or each.group == group)]
 
     def price(self, spec: str, zone: str) -> float | None:
-        said = self._sent(
+        answer = self._sent(
             self._client.get_price_by_spec,
             spec=spec,
             payment_timing="Postpaid",
@@ -77,7 +63,7 @@ class BccApi:
             purchase_num=1,
             purchase_length=1,
         )
-        prices = [each for family in said.get("price") or () for each in family.get("specPrices") or ()]
+        prices = [each for family in answer.get("price") or () for each in family.get("specPrices") or ()]
         for each in prices:
             if each.get("spec", spec) == spec:
                 text = each.get("tradePrice") or each.get("specPrice")
@@ -117,7 +103,7 @@ class BccApi:
         self._sent(
             self._client.auto_release_instance,
             instance_id=machine_id,
-            release_time=utc(when_s),
+            release_time=sdk.utc(when_s),
             is_eip_auto_related_delete=related,
         )
 
@@ -140,36 +126,33 @@ class BccApi:
         ]
 
     def make_image(self, machine_id: str, name: str, token: str) -> str:
-        said = self._sent(
+        answer = self._sent(
             self._client.create_image_from_instance_id, image_name=name, instance_id=machine_id, client_token=token
         )
-        return sdk.made(said.get("imageId"))
+        return sdk.made(answer.get("imageId"))
 
-    def _pages(self, call: Callable[..., Any], field: str, **words: Any) -> Iterator[dict[str, Any]]:
+    def _pages(self, call: Callable[..., object], field: str, **words: object) -> Iterator[JsonObject]:
         marker = None
         while True:
-            said = self._sent(call, **words, marker=marker, max_keys=PAGE_SIZE)
-            yield from said.get(field) or ()
-            marker = said.get("nextMarker")
-            if not said.get("isTruncated") or not marker:
+            answer = self._sent(call, **words, marker=marker, max_keys=PAGE_SIZE)
+            yield from answer.get(field) or ()
+            marker = answer.get("nextMarker")
+            if not answer.get("isTruncated") or not marker:
                 return
 
-    def _sent(self, call: Callable[..., Any], **words: Any) -> dict[str, Any]:
-        try:
-            answer = call(**words)
-        except Exception as error:  # noqa: BLE001 - SDKs raise whatever they like
-            raise sdk.failure(error, self._keys) from None
+    def _sent(self, call: Callable[..., object], **words: object) -> JsonObject:
+        answer = sdk.sent(call, self._keys, **words)
         # The SDK's own objects have other names than BCC's documents; this is what was answered.
         said = json.loads(vars(answer).get("raw_data") or "{}")
         return said if isinstance(said, dict) else {}
 
 
-def machine_of(said: Mapping[str, Any]) -> RentedMachine:
+def machine_of(answer: JsonMapping) -> RentedMachine:
     """A machine as BCC writes it."""
-    tags = {str(each.get("tagKey")): str(each.get("tagValue")) for each in said.get("tags") or ()}
+    tags = {str(each.get("tagKey")): str(each.get("tagValue")) for each in answer.get("tags") or ()}
 
     def text(name: str) -> str:
-        return str(said.get(name) or "")
+        return str(answer.get(name) or "")
 
     return RentedMachine(
         id=text("id"),
@@ -182,18 +165,6 @@ def machine_of(said: Mapping[str, Any]) -> RentedMachine:
         public=text("publicIp"),
         spec=text("spec"),
         zone=text("zoneName"),
-        created_s=_seconds(text("createTime")),
-        release_s=_seconds(text("releaseTime")),
+        created_s=sdk.seconds_of(text("createTime")),
+        release_s=sdk.seconds_of(text("releaseTime")),
     )
-
-
-def utc(seconds: float) -> str:
-    """As BCC and Terraform's providers want it."""
-    return dt.datetime.fromtimestamp(seconds, dt.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def _seconds(text: str) -> float | None:
-    try:
-        return dt.datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp() if text else None
-    except ValueError:
-        return None

@@ -2,9 +2,9 @@
 
     python -m umiak.submit.machines.creator < order.json
 
-BCC takes the time of release only once a machine is there. So both are done by a process that does not end with the client: if that
-is killed, no machine is left without a release time. The keys are in its environment; what it is to do comes by its standard input, and its answer
-is one line of JSON.
+BCC takes the time of release only once a machine is there. So both are done by a process that does not end with the
+client: if that is killed, no machine is left without a release time. The keys are in its environment; what it is to do
+comes by its standard input, and its answer is one line of JSON.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ import sys
 import time
 
 from umiak.adapters import own_modules
+from umiak.adapters.stores import http_retry
 from umiak.core.problem import UmiakError
 from umiak.core.value import fields, value
-from umiak.submit.backends.cloud import retry
+from umiak.submit.backends.cloud import sdk
 from umiak.submit.backends.cloud.api import GONE, CloudFailure
 from umiak.submit.machines import bcc
 from umiak.submit.machines.machine import Wanted
@@ -27,8 +28,8 @@ from umiak.submit.machines.settings import MachineSettings
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from typing import Any
 
+    from umiak.core.json_types import JsonObject
     from umiak.submit.machines.machine import MachinesApi
 
 SEEN_S = 60.0
@@ -79,8 +80,8 @@ def ask(
     ) as process:
         out, _ = process.communicate(json.dumps(order))
     try:
-        said: dict[str, Any] = json.loads(out)
-        words: dict[str, Any] = {name: tuple(each) if isinstance(each, list) else each for name, each in said.items()}
+        answer: JsonObject = json.loads(out)
+        words: JsonObject = {name: tuple(each) if isinstance(each, list) else each for name, each in answer.items()}
         return Created(**words)
     except (ValueError, TypeError):
         return Created(unclear=f"the process that creates machines ended with {process.returncode}")
@@ -110,7 +111,7 @@ def carry_out(
     """Create, and set the release time of everything as soon as its id is known."""
     ids: list[str] = []
     done: list[str] = []
-    said: dict[str, Any] = {}
+    said: JsonObject = {}
     late = _schedule(api, there, release_s)
     for each in wanted:
         try:
@@ -129,22 +130,27 @@ def carry_out(
 
 
 def created(api: MachinesApi, wanted: Wanted, group: str) -> list[str]:
-    """The machines of one request. After an unclear answer they are looked for before the request is repeated, with the same token."""
+    """The machines of one request.
+    After an unclear answer they are looked for before the request is repeated, with the same token.
+    """
     doubt: CloudFailure | None = None
-    for attempt in range(retry.ATTEMPTS):
-        found = [each.id for each in retry.patiently(lambda: api.list(group)) if each.run == wanted.token]
-        if len(found) >= wanted.count:
-            return found
+    failures = 0
+    while True:
+        ids = [machine.id for machine in sdk.with_retries(lambda: api.list(group)) if machine.run == wanted.token]
+        if len(ids) >= wanted.count:
+            return ids
         try:
             return list(api.create(wanted))
         except CloudFailure as error:
-            if not error.is_worth_another_try:
+            if not error.is_retryable:
                 # A request before this one may have got through.
                 raise (CloudFailure(0, f"{doubt}; then {error}") if doubt else error) from None
             doubt = error if error.is_unclear else doubt
-            last = error
-        time.sleep(retry.FIRST_DELAY_S * 2**attempt)
-    raise doubt or last
+            failures += 1
+            try:
+                http_retry.wait(failures, error, first_delay_s=sdk.FIRST_DELAY_S)
+            except CloudFailure:
+                raise (doubt or error) from None
 
 
 def _schedule(api: MachinesApi, ids: Sequence[str], release_s: float) -> list[str]:
@@ -154,11 +160,11 @@ def _schedule(api: MachinesApi, ids: Sequence[str], release_s: float) -> list[st
     for each in ids:
         while True:
             try:
-                retry.patiently(lambda each=each: api.release_at(each, release_s))  # type: ignore[misc]
+                sdk.with_retries(lambda each=each: api.release_at(each, release_s))  # type: ignore[misc]
                 break
             except CloudFailure as error:
                 if error.status in (*GONE, 409) and time.monotonic() < until:  # not seen everywhere yet, or being made
-                    time.sleep(retry.FIRST_DELAY_S)
+                    time.sleep(sdk.FIRST_DELAY_S)
                     continue
                 late.append(each)
                 break

@@ -15,8 +15,8 @@ from umiak.submit.machines.machine import RUNNING
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
-    from typing import Any
 
+    from umiak.core.json_types import JsonObject
     from umiak.submit.machines.machine import RentedMachine, Wanted
     from umiak.submit.machines.settings import MachineSettings
 
@@ -128,7 +128,7 @@ def place_text(settings: MachineSettings, machines: Sequence[RentedMachine], kno
     """The place as umiak.toml has it."""
     port = "" if settings.port == 22 else f":{settings.port}"
     hosts = [f"{address(each, settings)}{port}" for each in machines]
-    said: dict[str, Any] = {"backend": "ssh", "hosts": hosts, "user": settings.user}
+    said: JsonObject = {"backend": "ssh", "hosts": hosts, "user": settings.user}
     if settings.bandwidth and all(each.internal for each in machines):
         said["addresses"] = [each.internal for each in machines]
     said |= {"key": settings.key} if settings.key else {}
@@ -158,7 +158,7 @@ def table_key(name: str) -> str:
 # ---- telling
 
 
-def data(machine: RentedMachine, hourly: float | None, now_s: float) -> dict[str, Any]:
+def data(machine: RentedMachine, hourly: float | None, now_s: float) -> JsonObject:
     """``--json``."""
     cost = so_far(machine, hourly, now_s)
     return {

@@ -6,7 +6,8 @@
         flow.create(plan, ...)           once, whatever happens to the answers
         flow.ready(...)                  they run, ssh answers, and there is a place of them
 
-Machines are known by their tags. What the notes of this machine say is only about requests whose answer nobody has seen.
+Machines are known by their tags.
+What the notes of this machine say is only about requests whose answer nobody has seen.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import secrets
 import time
 
 from umiak.core.problem import Exit, Problem, UmiakError
-from umiak.submit.backends.cloud import retry
+from umiak.submit.backends.cloud import sdk
 from umiak.submit.backends.cloud.api import GONE, REFUSED_KEY, CloudFailure
 from umiak.submit.machines import bcc, creator, decisions, host_keys
 from umiak.submit.machines.machine import Wanted
@@ -49,8 +50,8 @@ class MachinesFlow:
 
     def machines(self) -> list[RentedMachine]:
         """Those of this group that are there, the oldest first."""
-        found = self.asked(lambda: self.api.list(self.settings.group), "machines can't be listed")
-        return decisions.mine(found, self.settings.group, self.settings.owner)
+        listed = self.asked(lambda: self.api.list(self.settings.group), "machines can't be listed")
+        return decisions.mine(listed, self.settings.group, self.settings.owner)
 
     def plan(self, count: int) -> UpPlan:
         return decisions.up_plan(count, self.machines(), self.notes.pending, time.time())
@@ -58,7 +59,7 @@ class MachinesFlow:
     def price(self) -> float | None:
         """Of one machine, for an hour; None, and told why, if the cloud does not tell."""
         try:
-            return retry.patiently(lambda: self.api.price(self.settings.spec, self.settings.zone))
+            return sdk.with_retries(lambda: self.api.price(self.settings.spec, self.settings.zone))
         except CloudFailure as error:
             if error.status in REFUSED_KEY:
                 raise self.failed(error, "the price can't be asked for") from None
@@ -83,29 +84,28 @@ class MachinesFlow:
         if made.refused:
             raise self.failed(CloudFailure(made.status, made.refused), "no machine was created")
         if made.unclear:
-            problem = Problem(
-                code="UM-MACHINES-006",
-                what=f"nobody knows whether machines were created: {self.settings.group}",
+            raise UmiakError.refused(
+                "UM-MACHINES-006",
+                f"nobody knows whether machines were created: {self.settings.group}",
                 why=made.unclear,
                 hint=f"repeat it, nothing is created twice: umiak machines up {self.settings.group}; "
                 f"or release what there is: umiak machines down {self.settings.group}",
             )
-            raise UmiakError(problem, exit_status=Exit.REFUSED)
         return list(made.ids)
 
     def ready(self, made: list[str], count: int, deadline: float) -> list[RentedMachine]:
         """Wait until they run and ssh answers; then write their place."""
-        told: dict[str, str] = {}
+        words: dict[str, str] = {}
         while True:
-            found = self.machines()
-            self.notes.expect(decisions.unseen(self.notes.pending, found))
-            seen = {each.id for each in found}
-            usable = [each for each in found if each.is_usable]
-            for each in found:
-                if told.get(each.id) != each.word:
-                    told[each.id] = each.word
+            machines = self.machines()
+            self.notes.expect(decisions.unseen(self.notes.pending, machines))
+            seen = {each.id for each in machines}
+            usable = [each for each in machines if each.is_usable]
+            for each in machines:
+                if words.get(each.id) != each.word:
+                    words[each.id] = each.word
                     self.context.tell(f"{each.id}: {each.word}")
-            if bad := [each for each in found if not each.is_usable]:
+            if bad := [each for each in machines if not each.is_usable]:
                 raise self._stuck(f"the cloud could not make {', '.join(each.id for each in bad)}: {bad[0].word}")
             waits = [each.id for each in usable if not decisions.is_ready(each, self.settings)]
             waits += [each for each in made if each not in seen]
@@ -134,13 +134,12 @@ class MachinesFlow:
                 time.sleep(self.settings.poll_s)
             known = self.notes.keys.get(each.id)
             if known and known != key:
-                problem = Problem(
-                    code="UM-MACHINES-007",
-                    what=f"{host} shows another host key than before: {host_keys.fingerprint(key)}",
+                raise UmiakError.refused(
+                    "UM-MACHINES-007",
+                    f"{host} shows another host key than before: {host_keys.fingerprint(key)}",
                     why=f"{each.id} had {host_keys.fingerprint(known)}; it was installed again, or somebody else answers",
                     hint=f"release the machines: umiak machines down {self.settings.group}",
                 )
-                raise UmiakError(problem, exit_status=Exit.REFUSED)
             if not known:
                 self.context.tell(f"{each.id}: ssh answers at {host}, host key {host_keys.fingerprint(key)}")
             self.notes.keys[each.id] = key
@@ -152,35 +151,38 @@ class MachinesFlow:
 
     def image(self, name: str, machine_id: str, deadline: float) -> MachineImage:
         """An image of a machine; the one of this name if there is one. Waits until it can be used."""
-        found = self._image(name)
-        if found:
-            self.context.tell(f"note: there is an image of this name: {found.id}")
+        existing = self._image(name)
+        if existing:
+            self.context.tell(f"note: there is an image of this name: {existing.id}")
         else:
             machines = [each for each in self.machines() if not machine_id or each.id == machine_id]
             if not machines:
                 what = f"no machine to make an image of: {machine_id or self.settings.group}"
                 hint = f"`umiak machines list {self.settings.group}` shows what there is"
-                raise UmiakError(Problem(code="UM-MACHINES-001", what=what, hint=hint))
+                raise UmiakError.of("UM-MACHINES-001", what, hint=hint)
             first = machines[0]
             self.context.tell(f"making an image of {first.id}; the machine may pause")
             token = decisions.image_token(first.id, name)
             self.asked(lambda: self._make_image(first.id, name, token), "no image was made")
         while True:
-            found = self._image(name)
-            if found and found.word == IMAGE_READY:
-                return found
-            if found and found.word in IMAGE_BAD:
-                what, hint = f"the cloud could not make the image: {found.id}: {found.word}", "choose another name"
-                raise UmiakError(Problem(code="UM-MACHINES-008", what=what, hint=hint), exit_status=Exit.REFUSED)
+            existing = self._image(name)
+            if existing and existing.word == IMAGE_READY:
+                return existing
+            if existing and existing.word in IMAGE_BAD:
+                what, hint = (
+                    f"the cloud could not make the image: {existing.id}: {existing.word}",
+                    "choose another name",
+                )
+                raise UmiakError.refused("UM-MACHINES-008", what, hint=hint)
             if time.monotonic() > deadline:
                 what = f"the image is not ready in time: {name}"
                 hint = "the same command again goes on waiting"
-                raise UmiakError(Problem(code="UM-MACHINES-008", what=what, hint=hint), exit_status=Exit.REFUSED)
+                raise UmiakError.refused("UM-MACHINES-008", what, hint=hint)
             time.sleep(self.settings.poll_s)
 
     def _image(self, name: str) -> MachineImage | None:
-        found = self.asked(lambda: self.api.images(name), "images can't be listed")
-        return found[0] if found else None
+        images = self.asked(lambda: self.api.images(name), "images can't be listed")
+        return images[0] if images else None
 
     def _make_image(self, machine_id: str, name: str, token: str) -> None:
         if not self.api.images(name):  # else a request whose answer got lost was obeyed
@@ -189,7 +191,9 @@ class MachinesFlow:
     # ---- down
 
     def down(self, deadline: float) -> list[str]:
-        """Release everything of the group, also what a request of a broken-off `up` brings later. Ids of what was released."""
+        """Release everything of the group, also what a request of a broken-off `up` brings later.
+        Ids of what was released.
+        """
         asked: set[str] = set()
         # A request that was sent and not answered may arrive until its client would have given up, and a little later.
         settled_s = max([each.sent_s + 2 * self.settings.timeout_s for each in self.notes.pending], default=0.0)
@@ -197,25 +201,25 @@ class MachinesFlow:
         if waits and time.time() < settled_s:
             self.context.tell(f"waiting {settled_s - time.time():.0f} s for a request of an `up` that was broken off")
         while True:
-            found = self.machines()
-            for each in found:
+            machines = self.machines()
+            for each in machines:
                 if each.id not in asked:
                     self.asked(lambda each=each: self._release(each.id), f"{each.id} was not released")  # type: ignore[misc]
                     self.context.tell(f"{each.id}: released")
                     asked.add(each.id)
-            if not found and (time.time() >= settled_s or not waits):
+            if not machines and (time.time() >= settled_s or not waits):
                 self.notes.forget()
                 return sorted(asked)
             if time.monotonic() > deadline:
                 left = (
-                    ", ".join(f"{each.id} ({each.word})" for each in found) or "perhaps those of an unanswered request"
+                    ", ".join(f"{each.id} ({each.word})" for each in machines)
+                    or "perhaps those of an unanswered request"
                 )
-                problem = Problem(
-                    code="UM-MACHINES-009",
-                    what=f"not gone in time: {left}",
+                raise UmiakError.refused(
+                    "UM-MACHINES-009",
+                    f"not gone in time: {left}",
                     hint=f"look again: umiak machines down {self.settings.group}",
                 )
-                raise UmiakError(problem, exit_status=Exit.REFUSED)
             time.sleep(self.settings.poll_s)
 
     def _release(self, machine_id: str) -> None:
@@ -230,7 +234,7 @@ class MachinesFlow:
     def asked(self, act: Callable[[], T], consequence: str) -> T:
         """Patiently; UmiakError if it fails for good."""
         try:
-            return retry.patiently(act)
+            return sdk.with_retries(act)
         except CloudFailure as error:
             raise self.failed(error, consequence) from None
 
@@ -241,7 +245,7 @@ class MachinesFlow:
             problem = Problem(
                 code="UM-MACHINES-010", what=f"the key was refused, {consequence}: {group}", why=str(error), hint=hint
             )
-        elif error.is_worth_another_try:
+        elif error.is_retryable:
             hint = f"look at the network and at region or endpoint of [machines.{group}], and try again"
             problem = Problem(
                 code="UM-MACHINES-011", what=f"no answer, {consequence}: {group}", why=str(error), hint=hint
@@ -258,7 +262,7 @@ class MachinesFlow:
         hint = (
             f"they cost money: wait on with `umiak machines up {group}`, or release them: umiak machines down {group}"
         )
-        return UmiakError(Problem(code="UM-MACHINES-013", what=what, hint=hint), exit_status=Exit.REFUSED)
+        return UmiakError.refused("UM-MACHINES-013", what, hint=hint)
 
     def _warn(self, problem: Problem) -> None:
         for line in problem.lines("warning"):

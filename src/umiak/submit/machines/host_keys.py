@@ -1,7 +1,7 @@
 """The host key that an ssh server shows. An adapter, with asyncssh.
 
-The first key that a new machine shows is trusted, as ssh asks people to do, and kept: another one later is refused. No cloud's API tells
-a machine's keys.
+The first key that a new machine shows is trusted, as ssh asks people to do, and kept: another one later is refused.
+No cloud's API tells a machine's keys.
 """
 
 from __future__ import annotations

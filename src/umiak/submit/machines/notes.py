@@ -4,8 +4,8 @@
                                  /gpu.toml           the place, which `umiak submit --on gpu` finds
                                  /gpu.known_hosts    the host keys, as ssh reads them
 
-A request is written down before it is sent, so that a client that was killed leaves its token, and the next one repeats the request
-instead of making another. Nothing here is secret.
+A request is written down before it is sent, so that a client that was killed leaves its token,
+and the next one repeats the request instead of making another. Nothing here is secret.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import os
 import time
 
 from umiak.adapters import private_files
-from umiak.core.problem import Exit, Problem, UmiakError
+from umiak.core.problem import UmiakError
 from umiak.submit.configuration import machines_directory
 from umiak.submit.machines.machine import Wanted
 
@@ -59,7 +59,7 @@ class Notes:
                 if time.monotonic() > until:
                     what = f"another `umiak machines` is at work: {self._group}"
                     hint = "wait for it; `umiak machines list` shows what there is"
-                    raise UmiakError(Problem(code="UM-MACHINES-003", what=what, hint=hint), exit_status=Exit.REFUSED)
+                    raise UmiakError.refused("UM-MACHINES-003", what, hint=hint)
                 time.sleep(POLL_S)
             self.lock_fd = lock.fileno()
             self._read()
@@ -75,8 +75,9 @@ class Notes:
             pass
         except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
             hint = f"look whether machines run: umiak machines list; then remove the file: rm {self._file}"
-            problem = Problem(code="UM-MACHINES-004", what=f"can't be read: {self._file}", why=str(error), hint=hint)
-            raise UmiakError(problem, exit_status=Exit.REFUSED) from None
+            raise UmiakError.refused(
+                "UM-MACHINES-004", f"can't be read: {self._file}", why=str(error), hint=hint
+            ) from None
 
     def expect(self, pending: Sequence[Wanted]) -> None:
         """These requests are, or may have been, sent."""

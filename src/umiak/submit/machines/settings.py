@@ -15,23 +15,22 @@ No key of the account stands here: it comes from the environment.
 
 from __future__ import annotations
 
-from umiak.core.problem import UmiakError
-from umiak.core.value import value
-from umiak.schema import command_line, kinds, sections
-from umiak.schema.findings import Findings
+from umiak.core.value import replace
+from umiak.schema import command_line, kinds
 from umiak.schema.flags import Flag, FlagKind
-from umiak.schema.keys import BadValue, Key, Kind
+from umiak.schema.keys import BadValue, Kind
 from umiak.schema.sections import UnknownKeys
+from umiak.schema.settings import checked, setting, settings
 from umiak.submit.backends.cloud.settings import ADDRESS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from umiak.schema.keys import Key
     from umiak.schema.yaml_tree import Node, Section
 
 PAGE = "docs/how-to/rent-machines.md"
 BAIDU, ALIBABA, HUAWEI = "baidu", "alibaba", "huawei"
 CLOUDS = (BAIDU, ALIBABA, HUAWEI)
-RELEASE_AFTER_S = 8 * 3600.0
 LEAST_RELEASE_S, MOST_RELEASE_S = 1800.0, 30 * 86400.0
 """Clouds refuse release times that are nearer than half an hour."""
 RELEASE_FLAG = Flag(
@@ -55,92 +54,6 @@ def _duration(_: Key, node: Node) -> float:
 
 DURATION = Kind(phrase='a time, as in "8h" or "90m"', read=_duration)
 
-TABLE = (
-    Key(
-        name="cloud",
-        meaning="Whose machines. `baidu` is created here; for the others Terraform's JSON is rendered.",
-        kind=kinds.CHOICE,
-        choices=CLOUDS,
-        default=BAIDU,
-    ),
-    Key(name="region", meaning="Region, such as `bj`, `cn-beijing`, `cn-north-4`.", kind=kinds.TEXT, required=True),
-    Key(name="zone", meaning="Zone in the region, such as `cn-bj-d`.", kind=kinds.TEXT, required=True),
-    Key(
-        name="spec",
-        meaning="Kind of machine: BCC's spec, ECS's instance type, Huawei's flavor.",
-        kind=kinds.TEXT,
-        required=True,
-    ),
-    Key(
-        name="image",
-        meaning="Id of the image; `umiak machines image` makes one of a machine.",
-        kind=kinds.TEXT,
-        required=True,
-    ),
-    Key(
-        name="subnet",
-        meaning="Id of the subnet (Alibaba: vSwitch; Huawei: network).",
-        kind=kinds.TEXT,
-        required=True,
-    ),
-    Key(
-        name="security_group",
-        meaning="Id of the security group; it must let ssh in, and the machines talk to one another.",
-        kind=kinds.TEXT,
-        required=True,
-    ),
-    Key(
-        name="key_pair",
-        meaning="Key pair for ssh, as the cloud names it: its id on BCC, its name on the others.",
-        kind=kinds.TEXT,
-        required=True,
-    ),
-    Key(name="count", meaning="Number of machines.", kind=kinds.WHOLE, least=1, default=1),
-    Key(
-        name="bandwidth",
-        meaning="Mbit/s of a public address for each machine; 0: none, ssh goes to the internal address.",
-        kind=kinds.WHOLE,
-        least=0,
-        default=0,
-    ),
-    Key(
-        name="disk",
-        meaning="Size of the system disk in GB.",
-        kind=kinds.WHOLE,
-        least=20,
-        default_said="the image's",
-    ),
-    Key(
-        name="release_after",
-        meaning="Time after which the cloud releases the machines by itself, as in `8h`; `up` again renews it.",
-        kind=DURATION,
-        default_said="8h",
-    ),
-    Key(
-        name="owner",
-        meaning="Tag by which your machines are told from those of others in the same account.",
-        kind=kinds.NAME,
-        default_said="your user name",
-    ),
-    Key(name="user", meaning="User for ssh.", kind=kinds.NAME, default="root"),
-    Key(
-        name="key",
-        meaning="Private key file for ssh.",
-        kind=kinds.PATH,
-        default_said="your ssh config's, the agent's, `~/.ssh/id_*`",
-    ),
-    Key(name="port", meaning="Port of ssh.", kind=kinds.WHOLE, least=1, default=22),
-    Key(name="python", meaning="Python on the machines, 3.10 or newer.", kind=kinds.TEXT, default="python3"),
-    Key(name="endpoint", meaning="Address of the cloud's API.", kind=ADDRESS, default_said="the one of the region"),
-    Key(
-        name="timeout",
-        meaning="Seconds to wait for an answer of the cloud.",
-        kind=kinds.NUMBER,
-        least=0,
-        default=60,
-    ),
-    Key(name="poll", meaning="Seconds between two looks at machines.", kind=kinds.NUMBER, least=0, default=5),
-)
 UNKNOWN = UnknownKeys(
     page=PAGE,
     short={
@@ -154,65 +67,68 @@ UNKNOWN = UnknownKeys(
 )
 
 
-@value
+@settings
 class MachineSettings:
-    """All that is said about a group of machines."""
+    """A group of machines."""
 
     group: str
     """Its name, and its place's."""
-    cloud: str
-    region: str
-    zone: str
-    spec: str
-    image: str
-    subnet: str
-    security_group: str
-    key_pair: str
-    count: int
-    bandwidth: int
-    disk: int
-    """0: the image's."""
-    release_after_s: float
-    owner: str
-    user: str
-    key: str
-    port: int
-    python: str
-    endpoint: str
-    timeout_s: float
-    poll_s: float
+    cloud: str = setting(
+        kinds.CHOICE,
+        "Whose machines. `baidu` is created here; for the others Terraform's JSON is rendered.",
+        choices=CLOUDS,
+        default=BAIDU,
+    )
+    region: str = setting(kinds.TEXT, "Region, such as `bj`, `cn-beijing`, `cn-north-4`.", required=True)
+    zone: str = setting(kinds.TEXT, "Zone in the region, such as `cn-bj-d`.", required=True)
+    spec: str = setting(kinds.TEXT, "Kind of machine: BCC's spec, ECS's instance type, Huawei's flavor.", required=True)
+    image: str = setting(kinds.TEXT, "Id of the image; `umiak machines image` makes one of a machine.", required=True)
+    subnet: str = setting(kinds.TEXT, "Id of the subnet (Alibaba: vSwitch; Huawei: network).", required=True)
+    security_group: str = setting(
+        kinds.TEXT,
+        "Id of the security group; it must let ssh in, and the machines talk to one another.",
+        required=True,
+    )
+    key_pair: str = setting(
+        kinds.TEXT,
+        "Key pair for ssh, as the cloud names it: its id on BCC, its name on the others.",
+        required=True,
+    )
+    count: int = setting(kinds.WHOLE, "Number of machines.", least=1, default=1)
+    bandwidth: int = setting(
+        kinds.WHOLE,
+        "Mbit/s of a public address for each machine; 0: none, ssh goes to the internal address.",
+        least=0,
+        default=0,
+    )
+    disk: int = setting(kinds.WHOLE, "Size of the system disk in GB.", least=20, default=0, default_text="the image's")
+    release_after_s: float = setting(
+        DURATION,
+        "Time after which the cloud releases the machines by itself, as in `8h`; `up` again renews it.",
+        default=8 * 3600.0,
+        default_text="8h",
+    )
+    owner: str = setting(
+        kinds.NAME,
+        "Tag by which your machines are told from those of others in the same account.",
+        default="",
+        default_text="your user name",
+    )
+    user: str = setting(kinds.NAME, "User for ssh.", default="root")
+    key: str = setting(
+        kinds.PATH,
+        "Private key file for ssh.",
+        default="",
+        default_text="your ssh config's, the agent's, `~/.ssh/id_*`",
+    )
+    port: int = setting(kinds.WHOLE, "Port of ssh.", least=1, default=22)
+    python: str = setting(kinds.TEXT, "Python on the machines, 3.10 or newer.", default="python3")
+    endpoint: str = setting(ADDRESS, "Address of the cloud's API.", default="", default_text="the one of the region")
+    timeout_s: float = setting(kinds.NUMBER, "Seconds to wait for an answer of the cloud.", least=1, default=60.0)
+    poll_s: float = setting(kinds.NUMBER, "Seconds between two looks at machines.", least=0, default=5.0)
 
 
 def read(section: Section, group: str, user_name: str) -> MachineSettings:
     """The settings of a group. UmiakError with everything that is wrong."""
-    findings = Findings()
-    said = sections.read(TABLE, section, f"machines {group}", findings, UNKNOWN)
-    if findings.problems:
-        raise UmiakError(*findings.problems)
-
-    def text(name: str) -> str:
-        return said.text(name) or ""
-
-    return MachineSettings(
-        group=group,
-        cloud=text("cloud"),
-        region=text("region"),
-        zone=text("zone"),
-        spec=text("spec"),
-        image=text("image"),
-        subnet=text("subnet"),
-        security_group=text("security_group"),
-        key_pair=text("key_pair"),
-        count=said.number("count"),
-        bandwidth=said.number("bandwidth"),
-        disk=int(said.get("disk") or 0),
-        release_after_s=float(said.get("release_after") or RELEASE_AFTER_S),
-        owner=text("owner") or user_name,
-        user=text("user"),
-        key=text("key"),
-        port=said.number("port"),
-        python=text("python"),
-        endpoint=text("endpoint"),
-        timeout_s=float(said.get("timeout")) or 60.0,
-        poll_s=float(said.get("poll")),
-    )
+    settings = checked(MachineSettings, section, f"machines {group}", UNKNOWN, group=group)
+    return settings if settings.owner else replace(settings, owner=user_name)

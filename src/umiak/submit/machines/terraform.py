@@ -1,7 +1,8 @@
 """Terraform's JSON for machines of Alibaba and Huawei. A decider.
 
-The resources and their arguments are those of the providers `aliyun/alicloud` and `huaweicloud/huaweicloud`. Keys of the account
-come from the environment, where the providers look for them; none is in the text. The output `place` is the place for umiak.toml.
+The resources and their arguments are those of the providers `aliyun/alicloud` and `huaweicloud/huaweicloud`. Keys of
+the account come from the environment, where the providers look for them; none is in the text. The output `place` is the
+place for umiak.toml.
 """
 
 from __future__ import annotations
@@ -14,8 +15,7 @@ from umiak.submit.machines.settings import ALIBABA
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
-
+    from umiak.core.json_types import JsonObject
     from umiak.submit.machines.settings import MachineSettings
 
 ALICLOUD, HUAWEICLOUD = "alicloud_instance", "huaweicloud_compute_instance"
@@ -43,8 +43,8 @@ def render(settings: MachineSettings, count: int, release_time: str) -> str:
     return json.dumps(tree, indent=2, ensure_ascii=False) + "\n"
 
 
-def _alibaba(settings: MachineSettings, release_time: str) -> tuple[str, str, str, str, dict[str, Any], str]:
-    body: dict[str, Any] = {
+def _alibaba(settings: MachineSettings, release_time: str) -> tuple[str, str, str, str, JsonObject, str]:
+    body: JsonObject = {
         "instance_name": _literal(f"umiak-{settings.group}-") + "${count.index}",
         "availability_zone": _literal(settings.zone),
         "instance_type": _literal(settings.spec),
@@ -62,8 +62,8 @@ def _alibaba(settings: MachineSettings, release_time: str) -> tuple[str, str, st
     return "alicloud", "aliyun/alicloud", ">= 1.70.0", ALICLOUD, body, field
 
 
-def _huawei(settings: MachineSettings, release_time: str) -> tuple[str, str, str, str, dict[str, Any], str]:
-    body: dict[str, Any] = {
+def _huawei(settings: MachineSettings, release_time: str) -> tuple[str, str, str, str, JsonObject, str]:
+    body: JsonObject = {
         "name": _literal(f"umiak-{settings.group}-") + "${count.index}",
         "availability_zone": _literal(settings.zone),
         "flavor_id": _literal(settings.spec),

@@ -5,15 +5,16 @@
     {"do": "go"}                                                            {"said": "started"}
     {"do": "status", "run": "ctr-3f2a9c", "host": "node0"}                  {"status": {"state": "running", ...}}
 
-A job starts in two steps, so that it starts on all hosts or on none, and everywhere at once: `hold` makes everything ready, to
-the processes that become the launchers, and `go` lets them. An agent that ends in between has started nothing.
+A job starts in two steps, so that it starts on all hosts or on none, and everywhere at once: `hold` makes everything
+ready, to the processes that become the launchers, and `go` lets them. An agent that ends in between has started
+nothing.
 
-`bootstrap` starts it from the launcher's file. It ends with its connection; what it has started goes on. Runs lie below one
-directory of the user: ``runs/RUN/HOST`` (hosts may share their homes), files of jobs by their content hash in ``files``, launchers in
-``launchers``.
+`bootstrap` starts it from the launcher's file. It ends with its connection; what it has started goes on. Runs lie below
+one directory of the user: ``runs/RUN/HOST`` (hosts may share their homes), files of jobs by their content hash in
+``files``, launchers in ``launchers``.
 
-Agents begin on all hosts of a job at once, and all wait for the slowest: what takes milliseconds to import (`json`, `enum`, `signal`,
-`ctypes` do) is imported where it is needed, and not at all up to `go`. A test sees to it.
+Agents begin on all hosts of a job at once, and all wait for the slowest: what takes milliseconds to import
+(`json`, `enum`, `signal`, `ctypes` do) is imported where it is needed, and not at all up to `go`. A test sees to it.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ import select
 import sys
 import time
 
-from umiak.adapters import private_files
+from umiak.adapters import kernel_requests, private_files
 from umiak.core import light_json
 from umiak.core.names import is_name
 from umiak.core.problem import UmiakError
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from typing import Any, BinaryIO
 
+    from umiak.core.json_types import JsonMapping, JsonObject
     from umiak.submit.backend import LogLine
     from umiak.submit.node.supervisor import HeldRun
 
@@ -52,7 +54,9 @@ DEVICE_FILES = ("davinci", "xpu", "nvidia", "kfd")
 def main(
     directory: str, launcher: str, source: BinaryIO, sink: BinaryIO, first: bytes = b"", trusted: Sequence[str] = ()
 ) -> int:
-    """Answer until the connection ends. ``first``: a question that was read already; ``trusted``: for `own_directory`."""
+    """Answer until the connection ends. ``first``:
+    a question that was read already; ``trusted``: for `own_directory`.
+    """
     agent = _Agent(directory, launcher, source, sink, trusted)
     line = first.strip() or source.readline()
     while line:
@@ -74,7 +78,7 @@ class _Agent:
         """What waits for `go`, and the token that is written down then."""
         self.becomes: Callable[[], int] | None = None
         """Set by a question after which this process is another program."""
-        self._known: Mapping[str, Callable[[Mapping[str, Any]], Mapping[str, Any]]] = {
+        self._known: Mapping[str, Callable[[JsonMapping], JsonMapping]] = {
             "check": self._check,
             "files": self._take_files,
             "hold": self._hold,
@@ -89,7 +93,7 @@ class _Agent:
             "become": self._execute,
         }
 
-    def answer(self, request: Mapping[str, Any]) -> None:
+    def answer(self, request: JsonMapping) -> None:
         try:
             family, _, word = str(request["do"]).rpartition(".")
             if family:
@@ -103,9 +107,10 @@ class _Agent:
             answered = {"error": error.filename or "", "why": error.strerror, "errno": error.errno}
         self._say(answered)
 
-    def _begin_session(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Become the program for commands and files of a run: its frames follow the answer, and nothing else does. Without a ``host`` the
-        run's directory is one that several machines share."""
+    def _begin_session(self, request: JsonMapping) -> JsonObject:
+        """Become the program for commands and files of a run: its frames follow the answer, and nothing else does.
+        Without a ``host`` the run's directory is one that several machines share.
+        """
         path = self._files_of(request).path if request.get("host") else self._run_directory(request)
         if not os.path.isdir(path):
             raise FileNotFoundError(2, "the run's files are gone from this host", path)
@@ -118,27 +123,29 @@ class _Agent:
         self.becomes = session
         return {"ready": True}
 
-    def _run_directory(self, request: Mapping[str, Any]) -> str:
+    def _run_directory(self, request: JsonMapping) -> str:
         if not is_name(str(request["run"])):
             raise OSError(22, "not a name", str(request["run"]))
         return os.path.join(self._directory, RUNS, str(request["run"]))
 
-    def _execute(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Become another program of this machine, such as srun: its input and output are the connection's. No secret is among its words."""
+    def _execute(self, request: JsonMapping) -> JsonObject:
+        """Become another program of this machine, such as srun: its input and output are the connection's.
+        No secret is among its words.
+        """
         import shutil
 
         words, environ = [str(each) for each in request["words"]], dict(request["env"])
         program = shutil.which(words[0], path=str(request.get("path") or "") or environ.get("PATH"))
         if program is None:
             raise FileNotFoundError(2, "no such command", words[0])
-        self.becomes = lambda: os.execve(program, words, environ)  # noqa: S606 - no shell is wanted
+        self.becomes = lambda: kernel_requests.become(words, environ, program)
         return {"ready": True}
 
-    def _say(self, data: Mapping[str, Any]) -> None:
+    def _say(self, data: JsonMapping) -> None:
         self._sink.write(light_json.dumps(data).encode() + b"\n")
         self._sink.flush()
 
-    def _files_of(self, request: Mapping[str, Any]) -> RunFiles:
+    def _files_of(self, request: JsonMapping) -> RunFiles:
         run, host = str(request["run"]), str(request["host"])
         if not (is_name(run) and is_name(host)):
             raise OSError(22, "not a name", f"{run}/{host}")
@@ -148,8 +155,10 @@ class _Agent:
 
     # ---- before a job
 
-    def _check(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """What this host has; whether that is enough, the client decides. Also what it must know to plan a job, if there is one."""
+    def _check(self, request: JsonMapping) -> JsonObject:
+        """What this host has; whether that is enough, the client decides.
+        Also what it must know to plan a job, if there is one.
+        """
         why = ""
         try:
             own_directory.make(self._directory, self._trusted)
@@ -190,7 +199,7 @@ class _Agent:
             return False
         return True
 
-    def _take_files(self, request: Mapping[str, Any]) -> dict[str, Any]:
+    def _take_files(self, request: JsonMapping) -> JsonObject:
         """The archive comes right behind this line."""
         left = int(request["size_bytes"])
         store = os.path.join(self._directory, FILES)
@@ -219,7 +228,7 @@ class _Agent:
             private_files.remove(archive)
         return {}
 
-    def _hold(self, request: Mapping[str, Any]) -> dict[str, Any]:
+    def _hold(self, request: JsonMapping) -> JsonObject:
         """Make a run ready to go, unless it was started here before: then with what."""
         self._drop(request)
         files = self._files_of(request)
@@ -239,7 +248,7 @@ class _Agent:
         self._held = supervisor.hold(files, request["secrets"]), files, request["token"]
         return {"is_started": False}
 
-    def _go(self, _: Mapping[str, Any]) -> dict[str, Any]:
+    def _go(self, _: JsonMapping) -> JsonObject:
         """Let what is held begin."""
         if self._held is None:
             raise OSError(0, "nothing was made ready: the connection was lost in between")
@@ -247,7 +256,7 @@ class _Agent:
         files.write_token(token)  # before the run is claimed: a submission that is repeated needs it
         return {"said": held.go()}
 
-    def _drop(self, _: Mapping[str, Any]) -> dict[str, Any]:
+    def _drop(self, _: JsonMapping) -> JsonObject:
         """Let what is held end."""
         if self._held is not None:
             (held, _files, _token), self._held = self._held, None
@@ -256,7 +265,7 @@ class _Agent:
 
     # ---- asking
 
-    def _status(self, request: Mapping[str, Any]) -> dict[str, Any]:
+    def _status(self, request: JsonMapping) -> JsonObject:
         from umiak.core.decode import encode
         from umiak.submit.node import control
 
@@ -269,7 +278,7 @@ class _Agent:
         plan = files.plan()
         return {"status": encode(status), "machines": list(plan.machines), "is_elastic": plan.is_elastic}
 
-    def _logs(self, request: Mapping[str, Any]) -> dict[str, Any]:
+    def _logs(self, request: JsonMapping) -> JsonObject:
         from umiak.core.cluster import Role
         from umiak.submit.backend import LogsWanted
         from umiak.submit.logs import order as log_order
@@ -300,7 +309,7 @@ class _Agent:
                     break  # the client has gone, or wants something else
         return {"end": "over"}
 
-    def _cancel(self, request: Mapping[str, Any]) -> dict[str, Any]:
+    def _cancel(self, request: JsonMapping) -> JsonObject:
         from umiak.submit.node import control
 
         files = self._files_of(request)
@@ -310,7 +319,7 @@ class _Agent:
         files.forget_token()
         return {}
 
-    def _list(self, _: Mapping[str, Any]) -> dict[str, Any]:
+    def _list(self, _: JsonMapping) -> JsonObject:
         path = os.path.join(self._directory, RUNS)
         own_directory.check(path, self._trusted)
         try:
@@ -318,19 +327,19 @@ class _Agent:
         except FileNotFoundError:
             return {"runs": []}
 
-    def _clean(self, request: Mapping[str, Any]) -> dict[str, Any]:
+    def _clean(self, request: JsonMapping) -> JsonObject:
         """Remove runs that are over, and files and launchers, that were not used for so long."""
-        from umiak.submit.node import cleanup
+        from umiak.submit.node import control
 
         own_directory.check(os.path.join(self._directory, RUNS), self._trusted)
-        removed = cleanup.clean(self._directory, older_than_s=float(request["older_than_s"]))
+        removed = control.clean(self._directory, older_than_s=float(request["older_than_s"]))
         seen = os.statvfs(self._directory)
         return {"removed": removed, "free_bytes": seen.f_bavail * seen.f_frsize}
 
 
-def _answers(family: str) -> Callable[[str, str, str, Mapping[str, Any], Sequence[str]], Mapping[str, Any]]:
+def _answers(family: str) -> Callable[[str, str, str, JsonMapping, Sequence[str]], JsonMapping]:
     """By its name: those modules import this package, and not the other way round."""
-    found: Callable[[str, str, str, Mapping[str, Any], Sequence[str]], Mapping[str, Any]]
+    found: Callable[[str, str, str, JsonMapping, Sequence[str]], JsonMapping]
     found = __import__(FAMILIES[family], fromlist=["answer"]).answer
     return found
 

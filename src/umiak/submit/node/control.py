@@ -1,6 +1,11 @@
-"""What can be asked of a run on one machine, by any process of its user there: how it is, its lines, its end. An adapter.
+"""What can be asked of a run on one machine, by any process of its user there:
+how it is, its lines, its end; and what old ones left. An adapter.
 
 Everything is read from files and from the kernel, so it works after client or supervisor were killed as well.
+
+Old runs are removed by a rule: a run's directory goes when the run has been over, or has said nothing, for as long as
+was asked; files of jobs and launchers go when no run has used them for as long and none goes on. A run that goes on is
+never touched, nor what is somebody else's.
 """
 
 from __future__ import annotations
@@ -10,9 +15,10 @@ import signal
 import time
 
 from umiak.adapters import identity
-from umiak.core.problem import Exit, Problem, UmiakError
+from umiak.core.problem import UmiakError
 from umiak.submit.logs.order import by_time
 from umiak.submit.node import logs, state
+from umiak.submit.node.files import RunFiles
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,20 +42,20 @@ def status(files: RunFiles) -> JobStatus:
     except (OSError, ValueError, KeyError) as error:
         why = f"{type(error).__name__}: {error}"
         what = f"the run's files can't be read: {files.path}"
-        raise UmiakError(Problem(code="UM-SUBMIT-029", what=what, why=why), exit_status=Exit.REFUSED) from None
+        raise UmiakError.refused("UM-SUBMIT-029", what, why=why) from None
     if facts.is_other_boot and facts.end is None and files.host() != os.uname().nodename:
-        problem = Problem(
-            code="UM-SUBMIT-030",
-            what=f"the run is on another machine: {files.host()}",
+        raise UmiakError.refused(
+            "UM-SUBMIT-030",
+            f"the run is on another machine: {files.host()}",
             why="its state can be seen there only",
             hint=f"ssh {files.host()} umiak status ...",
         )
-        raise UmiakError(problem, exit_status=Exit.REFUSED)
     return state.status_of(its_plan, facts)
 
 
 def lines(files: RunFiles, wanted: LogsWanted) -> Iterator[LogLine | None]:
-    """The lines of all workers and launchers in the order of time, each file from its beginning or from where the caller was.
+    """The lines of all workers and launchers in the order of time,
+    each file from its beginning or from where the caller was.
 
     None: there is nothing new for now. The caller then waits as long as it likes.
     """
@@ -94,11 +100,63 @@ def cancel(files: RunFiles, grace_s: float, shown: str) -> None:
                 identity.send(each, signal.SIGKILL if is_late else signal.SIGTERM)
             is_killed = is_killed or is_late
         if time.monotonic() >= deadline + KILLED_S:
-            problem = Problem(
-                code="UM-SUBMIT-028",
-                what=f"the run does not end: {shown}",
+            raise UmiakError.refused(
+                "UM-SUBMIT-028",
+                f"the run does not end: {shown}",
                 why="its processes are still there after SIGKILL" if is_killed else "its supervisor does not answer",
                 hint=f"`ps -ef` shows them; the run's directory is {files.path}",
             )
-            raise UmiakError(problem, exit_status=Exit.REFUSED)
         time.sleep(LOOK_S)
+
+
+def clean(directory: str, *, older_than_s: float) -> list[str]:
+    """What was removed, by its path below the directory."""
+    import shutil  # 10 ms that a look at a run does not need
+
+    oldest = time.time() - older_than_s
+    removed = []
+    is_anything_on = False
+    for run in _below(os.path.join(directory, "runs")):
+        for part in _below(run):
+            is_over = _is_over(part)
+            is_anything_on = is_anything_on or not is_over
+            if is_over and os.stat(part).st_mtime <= oldest:
+                shutil.rmtree(part, ignore_errors=True)
+                removed.append(os.path.relpath(part, directory))
+        try:
+            os.rmdir(run)
+        except OSError:
+            continue  # a part of it is still needed
+    for kind in () if is_anything_on else ("files", "launchers"):
+        for path in _below(os.path.join(directory, kind)):
+            if os.stat(path).st_mtime > oldest:
+                continue
+            if os.path.isdir(path):
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                os.unlink(path)
+            removed.append(os.path.relpath(path, directory))
+    return removed
+
+
+def _is_over(part: str) -> bool:
+    files = RunFiles(part)
+    try:
+        return not files.exists or status(files).state.is_over
+    except UmiakError:
+        return False  # of another host with the same home: that one cleans it
+
+
+def _below(directory: str) -> Iterator[str]:
+    try:
+        names = sorted(os.listdir(directory))
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    for name in names:
+        path = os.path.join(directory, name)
+        try:
+            is_own = os.lstat(path).st_uid == os.geteuid()
+        except FileNotFoundError:
+            continue  # another host with the same home was faster
+        if is_own:
+            yield path

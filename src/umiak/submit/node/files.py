@@ -10,8 +10,9 @@
 
     token.json         the run's own token, of a job on many machines, until the run is over
 
-The directory and its files are for their owner alone. Secrets never lie here: the supervisor is given them through a pipe. The
-token of a job on many machines does, so that a submission that broke off half-way can be completed with the same one.
+The directory and its files are for their owner alone. Secrets never lie here: the supervisor is given them through a
+pipe. The token of a job on many machines does, so that a submission that broke off half-way can be completed with the
+same one.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ from umiak.submit.node.plan import RunPlan
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from typing import Any
 
+    from umiak.core.json_types import JsonMapping, JsonObject
     from umiak.submit.node.state import RunEnd, RunFacts
 
 PLAN, SUPERVISOR, CANCEL, END, TOKEN = (f"{name}.json" for name in ("plan", "supervisor", "cancel", "end", "token"))
@@ -153,7 +154,9 @@ class RunFiles:
         return None if told is None else RunEnd(**told)
 
     def facts(self, now_s: float) -> RunFacts:
-        """What can be seen. The end is looked at again after the processes: it is written before the supervisor goes."""
+        """What can be seen. The end is looked at again after the processes:
+        it is written before the supervisor goes.
+        """
         from umiak.adapters import report_file
         from umiak.submit.node.state import RunFacts
 
@@ -180,13 +183,13 @@ class RunFiles:
     def _file(self, name: str) -> str:
         return f"{self.path}/{name}"
 
-    def _write(self, name: str, data: Mapping[str, Any]) -> None:
+    def _write(self, name: str, data: JsonMapping) -> None:
         private_files.write(self._file(name), light_json.dumps(data))
 
-    def _read(self, name: str) -> dict[str, Any] | None:
+    def _read(self, name: str) -> JsonObject | None:
         try:
             with open(self._file(name), "rb") as file:
-                told: dict[str, Any] = light_json.loads(file.read())
+                told: JsonObject = light_json.loads(file.read())
                 return told
         except _UNREADABLE:
             return None

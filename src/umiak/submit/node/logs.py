@@ -1,8 +1,9 @@
-"""Reads the log files of a run on one machine as they grow: every line once, also across rotation and after an interruption. An adapter.
+"""Reads the log files of a run on one machine as they grow:
+every line once, also across rotation and after an interruption. An adapter.
 
-A position is a file's inode, the offset behind the last line that was given, a checksum of what stands there, and the bytes of the whole
-log up to it. A file keeps its inode when it is rotated to ``workerlog.0.1``, so reading goes on in it, and then in the files that came
-after it. Where rotation has dropped something in between, a note says so.
+A position is a file's inode, the offset behind the last line that was given, a checksum of what stands there, and the
+bytes of the whole log up to it. A file keeps its inode when it is rotated to ``workerlog.0.1``, so reading goes on in
+it, and then in the files that came after it. Where rotation has dropped something in between, a note says so.
 """
 
 from __future__ import annotations
@@ -14,8 +15,7 @@ from umiak.core.cluster import Role
 from umiak.core.value import value
 from umiak.submit.backend import OURSELVES, LogLine
 from umiak.submit.node.files import OUTPUT
-from umiak.submit.node.line_times import FileTimes, LaunchTimes
-from umiak.submit.node.log_start import CHECKED, start_of
+from umiak.submit.node.line_times import CHECKED, FileTimes, LaunchTimes, start_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -68,10 +68,11 @@ def sources(files: RunFiles, plan: RunPlan, wanted: LogsWanted) -> list[LogSourc
                 is_only = len(plan.launchers) == 1 and not launcher.node
                 own = LAUNCHER if is_only else f"{LAUNCHER}.{launcher.name}"
                 found.append(LogSource(name=own, path=path))
-    return sorted([each for each in found if wanted.asks_for(each.role, each.rank)], key=_order)
+    return sorted([each for each in found if wanted.asks_for(each.role, each.rank)], key=order)
 
 
-def _order(source: LogSource) -> tuple[bool, str, int]:
+def order(source: LogSource) -> tuple[bool, str, int]:
+    """Workers before the rest, by role and rank."""
     return source.role is None, source.role.value if source.role else source.name, source.rank or 0
 
 
@@ -99,7 +100,9 @@ class LogReader:
         self._last_time: float | None = None
 
     def lines(self, *, is_over: bool) -> Iterator[LogLine]:
-        """What has come since the last call. The beginning of a line waits for its end, unless nothing comes any more."""
+        """What has come since the last call.
+        The beginning of a line waits for its end, unless nothing comes any more.
+        """
         files = self._files()
         if self._held and self._inode not in [inode for _, inode in files]:
             yield from self._rest()  # it was deleted, and is still open here
@@ -119,7 +122,7 @@ class LogReader:
         for path in self._paths():
             try:
                 found.append((path, os.stat(path).st_ino))
-            except FileNotFoundError:  # noqa: PERF203 - three at most
+            except FileNotFoundError:
                 continue
         return found
 

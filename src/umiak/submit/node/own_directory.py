@@ -1,11 +1,12 @@
-"""Directories that jobs are run from, on nodes and on file systems that many people share: made for their owner alone, and checked before
-they are used. An adapter.
+"""Directories that jobs are run from, on nodes and on file systems that many people share:
+made for their owner alone, and checked before they are used. An adapter.
 
     make("/shared/me/umiak/runs", trusted)      with those above it; NotOwn if somebody else has a hand in one of them
     check("/shared/me/umiak/runs/ctr-3f2a9c", trusted)
 
-What somebody else can change is neither run nor believed: anyone who makes such a tree first under a name that can be guessed would have a
-launcher of theirs run, a plan of theirs done, and a process of the user's choice ended. The rule is that of `umiak.adapters.ownership`.
+What somebody else can change is neither run nor believed: anyone who makes such a tree first under a name that can be
+guessed would have a launcher of theirs run, a plan of theirs done, and a process of the user's choice ended. The rule
+is that of `umiak.adapters.ownership`.
 """
 
 from __future__ import annotations
@@ -30,8 +31,10 @@ class NotOwn(UmiakError):
 
 
 def check(path: str, trusted: Iterable[str] = (), prefix: str = "") -> None:
-    """`NotOwn` if anybody but this user and root can change a file or directory, or put another in its place. What is not there yet is
-    nobody's. ``trusted``: directories at and below which all is well. ``prefix``: before the message, as in ``place lab: ``."""
+    """`NotOwn` if anybody but this user and root can change a file or directory, or put another in its place. What is
+    not there yet is nobody's. ``trusted``: directories at and below which all is well. ``prefix``: before the message,
+    as in ``place lab: ``.
+    """
     found = ownership.first_untrusted(path, allowed=trusted)
     if found:
         raise NotOwn(path, found, prefix)
@@ -53,7 +56,9 @@ def make(path: str, trusted: Iterable[str] = (), prefix: str = "") -> None:
 
 
 def if_own(path: str) -> str:
-    """The path, if nobody else can change what is there; else nothing: who works in somebody else's directory has chosen it."""
+    """The path, if nobody else can change what is there;
+    else nothing: who works in somebody else's directory has chosen it.
+    """
     return "" if ownership.first_untrusted(path) else path
 
 

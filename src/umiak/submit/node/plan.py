@@ -3,8 +3,8 @@
     RunPlan(run_id="ctr-3f2a9c", directory="/home/me/ctr", launchers=(PlannedLauncher(name="launcher", argv=(...)),))
     environment(plan, 0, master="127.0.0.1:41234")      what `platforms` reads back
 
-A backend makes the plan; the supervisor of the machine does what it says. It is read on many hosts at once, so that nothing is imported
-here that takes milliseconds and is rarely needed.
+A backend makes the plan; the supervisor of the machine does what it says.
+It is read on many hosts at once, so that nothing is imported here that takes milliseconds and is rarely needed.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from umiak.core.value import fields, replace, value
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from typing import Any
 
     from umiak.core.cluster import Role
+    from umiak.core.json_types import JsonMapping, JsonObject
 
 OURS = "UMIAK_"
 """Variables of a launcher around this one say nothing to those of a job."""
@@ -68,7 +68,7 @@ class RunPlan:
         head = "".join(f" {json.dumps(name)}: {json.dumps(item)},\n" for name, item in plain.items())
         return f'{{\n{head} "launchers": [\n  {launchers}\n ]\n}}\n'
 
-    def to_plain(self) -> dict[str, Any]:
+    def to_plain(self) -> JsonObject:
         launchers = [
             {**{name: getattr(each, name) for name in fields(each)}, "role": each.role.value if each.role else None}
             for each in self.launchers
@@ -76,7 +76,7 @@ class RunPlan:
         return {**{name: getattr(self, name) for name in fields(self)}, "launchers": launchers}
 
     @classmethod
-    def from_plain(cls, data: Mapping[str, Any]) -> RunPlan:
+    def from_plain(cls, data: JsonMapping) -> RunPlan:
         launchers = [
             PlannedLauncher(
                 **{
@@ -92,23 +92,25 @@ class RunPlan:
 
 
 def environment(plan: RunPlan, index: int, *, inherited: Mapping[str, str], master: str) -> dict[str, str]:
-    """The environment of a launcher, without secrets: the person's, the job's, and its place among the others."""
+    """The environment of a launcher, without secrets:
+    the person's, its place among the others, and the job's variables, which count most, as in `node_start`.
+    """
     launcher, count = plan.launchers[index], len(plan.launchers)
     kept = {name: text for name, text in inherited.items() if not name.startswith(OURS)}
     if len(kept) < len(inherited):
         # Milliseconds that a host without such variables does not need.
-        from umiak.contracts.native import PS_DURABILITY, PS_METRICS
+        from umiak.contracts.native import PASSED_ON
 
-        kept.update({name: text for name, text in inherited.items() if name in (PS_METRICS, PS_DURABILITY)})
+        kept.update({name: text for name, text in inherited.items() if name in PASSED_ON})
     if launcher.placement:
-        return {**kept, **dict(launcher.env), **dict(launcher.placement)}
+        return {**kept, **dict(launcher.placement), **dict(launcher.env)}
     from umiak.core.cluster import Placement
     from umiak.platforms import native
 
     placement = Placement(platform=PLATFORM, reason="", nodes=count, rank=index, role=launcher.role)
     if count > 1:
         placement = replace(placement, master=master, host="127.0.0.1")
-    return {**kept, **dict(launcher.env), **native.environment_of(placement)}
+    return {**kept, **native.environment_of(placement), **dict(launcher.env)}
 
 
 def _role(word: str) -> Role:

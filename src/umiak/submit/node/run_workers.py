@@ -1,8 +1,10 @@
-"""The workers of a run on this machine, found by what is in their environment; and its launchers. An adapter, Linux only.
+"""The workers of a run on this machine, found by what is in their environment; and its launchers.
+An adapter, Linux only.
 
     find("ctr-3f2a9c")     RunWorker(role="trainer", rank=0, pid=4711, environ={...}, directory="/home/me/ctr")
 
-Only processes of this user can be looked at, and only those are found. What was started by `umiak exec` is none of them.
+Only processes of this user can be looked at, and only those are found.
+What was started by `umiak exec` is none of them.
 """
 
 from __future__ import annotations
@@ -36,7 +38,9 @@ class RunWorker:
 
 
 def find(run_id: str, below: str = "") -> list[RunWorker]:
-    """The workers that run now, by role and rank. ``below``: only those whose job works there, where a machine is several nodes of a run."""
+    """The workers that run now, by role and rank.
+    ``below``: only those whose job works there, where a machine is several nodes of a run.
+    """
     seen: dict[tuple[str, int], tuple[tuple[int, int], int, dict[str, str]]] = {}
     for pid in _own_processes():
         environ = _environment(pid)
@@ -61,7 +65,9 @@ def _is_below(directory: str, below: str) -> bool:
 
 
 def launcher(run_id: str, below: str = "") -> RunWorker | None:
-    """A launcher of the run, with what its workers would inherit: for commands while no worker runs. ``below``: as with `find`."""
+    """A launcher of the run, with what its workers would inherit: for commands while no worker runs.
+    ``below``: as with `find`.
+    """
     words = [b"--job_id", os.fsencode(run_id)]
     for pid in sorted(_own_processes(), key=_started):
         given = _read(f"/proc/{pid}/cmdline").split(b"\0")

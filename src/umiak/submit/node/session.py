@@ -1,11 +1,12 @@
-"""What `umiak exec` and `umiak fetch` start on a node: it finds the run's workers, runs a command beside them, gives files. A program, Linux only.
+"""What `umiak exec` and `umiak fetch` start on a node:
+it finds the run's workers, runs a command beside them, gives files. A program, Linux only.
 
     python umiak-launcher.pyz -m umiak.submit.node.session [DIRECTORY OF THE RUN [--own]]
 
 With ``--own`` only workers count whose job works in that directory: a machine may be several nodes of a run.
 
-Requests come as frames on standard input, answers go to standard output (`session_frames`): ``look``, ``exec``, ``list`` and ``read``.
-It ends with its input, and what it has started ends then too.
+Requests come as frames on standard input, answers go to standard output (`session_frames`):
+``look``, ``exec``, ``list`` and ``read``. It ends with its input, and what it has started ends then too.
 """
 
 from __future__ import annotations
@@ -19,9 +20,10 @@ from umiak.submit.node.session_command import send
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
     from typing import Any
 
+    from umiak.core.json_types import JsonMapping
     from umiak.submit.node.run_workers import RunWorker
     from umiak.submit.node.session_files import RunFilesHere
 
@@ -63,7 +65,7 @@ class _Session:
                 elif kind == frames.REQUEST and self._answer(light_json.loads(payload)):
                     return
 
-    def _answer(self, request: Mapping[str, Any]) -> bool:
+    def _answer(self, request: JsonMapping) -> bool:
         """Whether that was all: a session has one command."""
         word = request.get("do")
         if word == "look":
@@ -81,7 +83,7 @@ class _Session:
     def _say(self, kind: bytes, data: Any) -> None:
         send(self._sink, frames.json_frame(kind, data))
 
-    def _execute(self, request: Mapping[str, Any]) -> bool:
+    def _execute(self, request: JsonMapping) -> bool:
         from umiak.submit.node.session_command import CommandSession
 
         worker = self._chosen(request)
@@ -96,7 +98,7 @@ class _Session:
             self._say(frames.PROBLEM, told)
         return True
 
-    def _list(self, request: Mapping[str, Any]) -> None:
+    def _list(self, request: JsonMapping) -> None:
         from umiak.submit.node.session_files import RunFilesHere
 
         self._files = found = RunFilesHere(self._base, request)
@@ -104,7 +106,7 @@ class _Session:
             self._say(frames.ENTRIES, batch)
         self._say(frames.END, {"left_out": found.left_out, "counts": found.counts})
 
-    def _read(self, request: Mapping[str, Any]) -> None:
+    def _read(self, request: JsonMapping) -> None:
         """A file from an offset on, if it still is the one of which the client has the beginning."""
         path = str(request["path"])
         try:
@@ -138,13 +140,15 @@ class _Session:
         is_torn = left > 0 or (after.st_mtime_ns != seen.st_mtime_ns and after.st_size <= seen.st_size)
         self._say(frames.END, {"is_torn": is_torn})
 
-    def _workers(self, request: Mapping[str, Any]) -> list[RunWorker]:
+    def _workers(self, request: JsonMapping) -> list[RunWorker]:
         from umiak.submit.node import run_workers
 
         return run_workers.find(str(request["run"]), self._below)
 
-    def _chosen(self, request: Mapping[str, Any]) -> RunWorker | None:
-        """The worker that was asked for; of none in particular the first trainer, else any, else a launcher while no worker runs."""
+    def _chosen(self, request: JsonMapping) -> RunWorker | None:
+        """The worker that was asked for; of none in particular the first trainer,
+        else any, else a launcher while no worker runs.
+        """
         from umiak.submit.node import run_workers
 
         role, rank, found = request.get("role"), request.get("rank"), self._workers(request)

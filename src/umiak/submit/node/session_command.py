@@ -2,9 +2,10 @@
 
     CommandSession(source, sink, parser, request, worker).run()
 
-The command is a process of this one, in a session of its own, with pipes or a pseudo terminal. If the client goes, SIGHUP and SIGTERM are
-sent to all that the command has started, and SIGKILL soon after; if this process is killed, the kernel kills the command. What a
-command leaves behind when it ends is ended too. The job's processes are never among these: they are not our descendants.
+The command is a process of this one, in a session of its own, with pipes or a pseudo terminal. If the client goes,
+SIGHUP and SIGTERM are sent to all that the command has started, and SIGKILL soon after; if this process is killed, the
+kernel kills the command. What a command leaves behind when it ends is ended too. The job's processes are never among
+these: they are not our descendants.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ from umiak.submit.node import session_frames as frames
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from typing import Any
 
+    from umiak.core.json_types import JsonMapping
     from umiak.submit.node.run_workers import RunWorker
     from umiak.submit.node.session_frames import FrameParser
 
@@ -41,9 +42,7 @@ SHELLS = ("/bin/bash", "/bin/sh")
 class CommandSession:
     """One command, from its start to its end or its client's."""
 
-    def __init__(
-        self, source: int, sink: int, parser: FrameParser, request: Mapping[str, Any], worker: RunWorker
-    ) -> None:
+    def __init__(self, source: int, sink: int, parser: FrameParser, request: JsonMapping, worker: RunWorker) -> None:
         self._source, self._sink, self._parser = source, sink, parser
         self._has_terminal = bool(request.get("tty"))
         self._size = _size(request)
@@ -133,7 +132,7 @@ class CommandSession:
         os.chdir(self._directory)
         self._environ["PWD"] = self._directory
         try:
-            os.execvpe(self._words[0], self._words, self._environ)  # noqa: S606 - no shell is wanted
+            kernel_requests.become(self._words, self._environ)
         except OSError as error:
             raise OSError(error.errno, os.strerror(error.errno or 0), self._words[0]) from None
 
@@ -267,7 +266,7 @@ def _shell(environ: Mapping[str, str]) -> str:
     return next((each for each in found if os.path.basename(each) not in ("nologin", "false")), SHELLS[-1])
 
 
-def _size(request: Mapping[str, Any]) -> tuple[int, int]:
+def _size(request: JsonMapping) -> tuple[int, int]:
     rows, columns = (int(request.get(name) or 0) for name in ("rows", "columns"))
     return min(max(rows, 0), 0xFFFF), min(max(columns, 0), 0xFFFF)
 

@@ -3,8 +3,8 @@
     for batch in found.entries(): ...     [path, size_bytes, mtime_ns, mode, link target or None], many at a time
     found.open("work/output/model.pt")
 
-Links are listed and never followed. What is no file, such as a socket, and what can't be looked into is counted and named. Data that the job
-brought in by its `inputs` is left out unless it is named.
+Links are listed and never followed. What is no file, such as a socket, and what can't be looked into is counted
+and named. Data that the job brought in by its `inputs` is left out unless it is named.
 """
 
 from __future__ import annotations
@@ -17,8 +17,10 @@ from umiak.submit.node.session_frames import is_wanted, may_hold
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
     from typing import Any, TypeAlias
+
+    from umiak.core.json_types import JsonMapping
 
     FileEntry: TypeAlias = "list[Any]"
 
@@ -30,7 +32,7 @@ LONGEST_PLAN = 1 << 20
 class RunFilesHere:
     """What a client asked for, below some directories."""
 
-    def __init__(self, base: str, request: Mapping[str, Any]) -> None:
+    def __init__(self, base: str, request: JsonMapping) -> None:
         self._base = base
         self._patterns = tuple(str(each) for each in request.get("paths") or ())
         self._roots: dict[str, str] = {}
@@ -68,7 +70,7 @@ class RunFilesHere:
             raise OSError(22, "not a file", path)
         return fd
 
-    def _take(self, root: Mapping[str, Any]) -> None:
+    def _take(self, root: JsonMapping) -> None:
         path = os.path.join(self._base, str(root.get("path") or ""))
         if prefix := str(root.get("prefix") or ""):
             if os.path.isdir(path):

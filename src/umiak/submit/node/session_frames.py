@@ -1,11 +1,12 @@
-"""What `umiak exec` and `umiak fetch` say to the program on a node, and it to them: frames on a stream of bytes. A decider.
+"""What `umiak exec` and `umiak fetch` say to the program on a node, and it to them: frames on a stream of bytes.
+A decider.
 
     frame(STDOUT, b"hello")      one letter, 4 bytes of length (big-endian), then so many bytes
     parser.feed(data)            [(STDOUT, b"hello"), ...]; what is cut off waits for the rest
 
-The program on the node begins with `HELLO`: what stands before it was printed by a shell or a scheduler, and is no frame. Lengths are
-checked before anything is kept. The same frames go over a pipe, ssh, srun or a WebSocket. Both sides also agree on which files a path
-means (`is_wanted`).
+The program on the node begins with `HELLO`: what stands before it was printed by a shell or a scheduler, and is no
+frame. Lengths are checked before anything is kept. The same frames go over a pipe, ssh, srun or a WebSocket. Both sides
+also agree on which files a path means (`is_wanted`).
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ MOST_BYTES = 4 << 20
 BLOCK_BYTES = 1 << 16
 """Of output and files, in one frame."""
 WINDOW_BYTES = 1 << 18
-"""So much input is on its way to a command that has not read it: then the client waits, and its signals are still heard."""
+"""So much input is on its way to a command that has not read it:
+then the client waits, and its signals are still heard.
+"""
 PING_S = 10.0
 SILENT_S = 300.0
 """After so long without a word the node takes its client for dead, and the client its node."""
@@ -82,8 +85,9 @@ class FrameParser:
 
 
 def is_wanted(path: str, patterns: tuple[str, ...]) -> bool:
-    """Whether a file is one of those that were named: itself, in a directory, or by a pattern. Names count from the run's directories
-    (``work/output``, ``log``) and from the working directory (``output``)."""
+    """Whether a file is one of those that were named: itself, in a directory, or by a pattern.
+    Names count from the run's directories (``work/output``, ``log``) and from the working directory (``output``).
+    """
     if not patterns:
         return True
     from fnmatch import fnmatchcase

@@ -1,7 +1,8 @@
 """How a run is on one machine, from what its files and processes say. A decider.
 
-A run is over when its supervisor wrote how it ended. A supervisor that is gone without having done so was killed: the run is
-stopping while one of its launchers still ends, and lost then. It is restarting while one of its launchers says so.
+A run is over when its supervisor wrote how it ended. A supervisor that is gone without having done so was killed: the
+run is stopping while one of its launchers still ends, and lost then. It is restarting while one of its launchers says
+so.
 """
 
 from __future__ import annotations

@@ -1,14 +1,16 @@
-"""The process that supervises a run on one machine: starts its launchers, waits for them, writes how it ended. A program, Linux only.
+"""The process that supervises a run on one machine: starts its launchers, waits for them, writes how it ended.
+A program, Linux only.
 
     python -m umiak.submit.node.supervisor RUN_DIRECTORY < secrets
 
-or `hold` in a process that is there already: then everything is made ready, and the launchers begin at `HeldRun.go`.
-It belongs to no terminal and no client. Secrets come through standard input, which ends with the word that everything arrived:
-a client that was killed in between starts nothing. If this process is killed, the kernel sends its launchers SIGTERM; they end
-their workers, and nothing is left. Launchers know which process this is: without it they kill workers that do not end by themselves.
+or `hold` in a process that is there already: then everything is made ready, and the launchers begin at `HeldRun.go`. It
+belongs to no terminal and no client. Secrets come through standard input, which ends with the word that everything
+arrived: a client that was killed in between starts nothing. If this process is killed, the kernel sends its launchers
+SIGTERM; they end their workers, and nothing is left. Launchers know which process this is: without it they kill workers
+that do not end by themselves.
 
-Up to the start of the launchers nothing is imported that takes milliseconds: on a job's hosts all of that happens at once, and all wait for
-the slowest.
+Up to the start of the launchers nothing is imported that takes milliseconds:
+on a job's hosts all of that happens at once, and all wait for the slowest.
 """
 
 from __future__ import annotations
@@ -73,7 +75,9 @@ def main(argv: list[str]) -> int:
 
 
 class HeldRun:
-    """A supervisor and its launchers, which wait for `go`. Dropped, or left by the end of this process, they end without a trace."""
+    """A supervisor and its launchers, which wait for `go`.
+    Dropped, or left by the end of this process, they end without a trace.
+    """
 
     def __init__(self, pid: int, word: int, answer: int) -> None:
         self._pid = pid
@@ -81,7 +85,9 @@ class HeldRun:
         self._answer = answer
 
     def go(self) -> str:
-        """Let the launchers begin, unless the run has another supervisor; `STARTED` or `ALREADY`. Both outlive this process."""
+        """Let the launchers begin, unless the run has another supervisor; `STARTED` or `ALREADY`.
+        Both outlive this process.
+        """
         try:
             os.write(self._word, _GO)
         except BrokenPipeError:
@@ -101,7 +107,9 @@ class HeldRun:
 
 
 def hold(files: RunFiles, secrets: Mapping[str, str]) -> HeldRun:
-    """Make everything ready that the plan says, without starting it. No interpreter has to begin for it. OSError if that fails."""
+    """Make everything ready that the plan says, without starting it.
+    No interpreter has to begin for it. OSError if that fails.
+    """
     go_read, go_write = os.pipe()
     answer_read, answer_write = os.pipe()
     pid = os.fork()
@@ -128,8 +136,8 @@ def _held(files: RunFiles, secrets: Mapping[str, str], word: int, answer: int) -
         os.setsid()
         umask = os.umask(0o077)
         null = os.open(os.devnull, os.O_RDWR)
-        talk = os.open(os.path.join(files.path, SUPERVISOR_LOG), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        for target, source in ((0, null), (1, null), (2, talk)):
+        log = os.open(os.path.join(files.path, SUPERVISOR_LOG), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        for target, source in ((0, null), (1, null), (2, log)):
             os.dup2(source, target)
         supervisor = _Supervisor(files, secrets, umask)
         supervisor.prepare()
@@ -311,7 +319,9 @@ class _Supervisor:
         return _StartedLauncher(pid)
 
     def _become(self, launcher: plans.PlannedLauncher, environ: Mapping[str, str], parent: int, output: int) -> None:
-        """In the new process: it belongs to no terminal, ends with the supervisor, and is known before it is the launcher."""
+        """In the new process: it belongs to no terminal,
+        ends with the supervisor, and is known before it is the launcher.
+        """
         os.close(self._gate[1])
         os.setsid()
         kernel_requests.ask_for_death_signal(signal.SIGTERM)
@@ -329,7 +339,7 @@ class _Supervisor:
         self._files.write_launcher(launcher.name, own)
         os.umask(self._umask)
         os.chdir(os.path.join(self._files.path, self._plan.directory))
-        os.execvpe(launcher.argv[0], launcher.argv, environ)  # noqa: S606 - without a shell
+        kernel_requests.become(launcher.argv, environ)
 
     def _wait(self, began: float) -> None:
         """For a signal, the end of a launcher, or the next of our own times."""

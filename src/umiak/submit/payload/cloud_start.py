@@ -2,8 +2,8 @@
 
     python umiak-launcher.pyz -m umiak.submit.payload.cloud_start RUN_DIRECTORY/start.json
 
-The cloud has brought the run's directory, the launcher and the job's files, and says by its own variables which node this is. A cloud
-that knows roles tells this node's; where all nodes are alike, the first ones are the servers.
+The cloud has brought the run's directory, the launcher and the job's files, and says by its own variables which
+node this is. A cloud that knows roles tells this node's; where all nodes are alike, the first ones are the servers.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from __future__ import annotations
 import os
 import sys
 
-from umiak.adapters import own_modules
+from umiak.adapters import kernel_requests, own_modules
 from umiak.core.cluster import ROLES
 from umiak.core.decode import Malformed
-from umiak.core.problem import Exit, Problem, UmiakError
+from umiak.core.problem import Exit, UmiakError
 from umiak.core.value import replace
 from umiak.submit.payload import cloud_plan
 
@@ -39,7 +39,7 @@ def seat(start: CloudStart, environ: Mapping[str, str]) -> tuple[RolePlan, dict[
     if found is None or (found.role is None and found.rank is None):
         hint = "was the container started by the cloud's training job, and not by hand?"
         what = "the cloud does not say which node of the job this is"
-        raise UmiakError(Problem(code="UM-SUBMIT-275", what=what, hint=hint), exit_status=Exit.REFUSED)
+        raise UmiakError.refused("UM-SUBMIT-275", what, hint=hint)
     if found.role is not None:
         return next(each for each in start.roles if each.role is found.role), {}
     left = found.rank or 0
@@ -50,7 +50,7 @@ def seat(start: CloudStart, environ: Mapping[str, str]) -> tuple[RolePlan, dict[
             return each, native.environment_of(mine)
         left -= each.nodes
     what = f"the cloud has started more nodes than the job has: this is number {found.rank}"
-    raise UmiakError(Problem(code="UM-SUBMIT-275", what=what, hint="submit the job again"), exit_status=Exit.REFUSED)
+    raise UmiakError.refused("UM-SUBMIT-275", what, hint="submit the job again")
 
 
 def main(words: list[str], environ: Mapping[str, str]) -> int:
@@ -61,7 +61,7 @@ def main(words: list[str], environ: Mapping[str, str]) -> int:
     try:
         argv, added = prepared(words[0], environ)
         sys.stderr.flush()
-        os.execve(argv[0], argv, {**environ, **added})  # noqa: S606 - nothing is left to do here
+        kernel_requests.become(argv, {**environ, **added})  # nothing is left to do here
     except UmiakError as error:
         for problem in error.problems:
             sys.stderr.write("".join(f"{line}\n" for line in problem.lines()))
@@ -69,7 +69,9 @@ def main(words: list[str], environ: Mapping[str, str]) -> int:
 
 
 def prepared(path: str, environ: Mapping[str, str]) -> tuple[tuple[str, ...], dict[str, str]]:
-    """The command of this node and the variables that it needs in addition. Its secrets are where its plan looks for them."""
+    """The command of this node and the variables that it needs in addition.
+    Its secrets are where its plan looks for them.
+    """
     here = os.path.dirname(os.path.abspath(path))
     try:
         with open(path, encoding="utf-8") as file:
@@ -79,9 +81,7 @@ def prepared(path: str, environ: Mapping[str, str]) -> tuple[tuple[str, ...], di
         what = f"what the cloud should have brought can't be read: {getattr(error, 'filename', None) or path}"
         why = error.strerror if isinstance(error, OSError) else str(error)
         hint = "is the store of the place in the cloud's region, and may the job read it?"
-        raise UmiakError(
-            Problem(code="UM-SUBMIT-276", what=what, why=why, hint=hint), exit_status=Exit.REFUSED
-        ) from None
+        raise UmiakError.refused("UM-SUBMIT-276", what, why=why, hint=hint) from None
     mine, added = seat(start, environ)
     return (*own_modules.command(NODE_START), os.path.join(here, mine.plan)), added
 

@@ -3,7 +3,8 @@
     manifest = FileManifest(files=(SentFile(path="train.py", kind=FileKind.FILE, sha256="...", size_bytes=12),))
     manifest.digest      names it on every node: what is there already under this name is not sent again
 
-Of a mode only the execute bit counts, as in git: owners and times differ from machine to machine, and must not change the hash.
+Of a mode only the execute bit counts, as in git: owners and times differ from machine to machine,
+and must not change the hash.
 """
 
 from __future__ import annotations
@@ -85,7 +86,8 @@ def is_path_inside(path: str) -> bool:
 
 
 def is_target_inside(path: str, target: str) -> bool:
-    """Whether a link can't lead out of the root: ``..`` comes first if at all, and not more often than the link lies deep.
+    """Whether a link can't lead out of the root: ``..`` comes first if at all,
+    and not more often than the link lies deep.
 
     A ``..`` behind a name is refused even where it would stay inside: that name may be a link itself.
     """

@@ -4,9 +4,9 @@
     found.manifest.digest
     pack(found, "/tmp/files.tar.gz")
 
-Without patterns it is what git would take: everything that no .gitignore leaves out, and what is tracked all the same. With
-`include` it is what those patterns name, whatever a .gitignore says. What a .umiakignore names is never sent, and files that look like
-secrets only if somebody says so. The archive has the same bytes for the same files.
+Without patterns it is what git would take: everything that no .gitignore leaves out, and what is tracked all the same.
+With `include` it is what those patterns name, whatever a .gitignore says. What a .umiakignore names is never sent, and
+files that look like secrets only if somebody says so. The archive has the same bytes for the same files.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import stat
 import subprocess
 import tarfile
 
-from umiak.core.problem import Exit, Problem, UmiakError
+from umiak.core.problem import Problem, UmiakError
 from umiak.core.shown import one_line, size_text
 from umiak.submit.payload import ignore_rules, secret_files
 from umiak.submit.payload.file_manifest import (
@@ -50,12 +50,13 @@ IGNORE_FILE = ".umiakignore"
 def collect(
     files: FileSet, directory: str, *, most_bytes: int = MOST_BYTES, most_files: int = MOST_FILES
 ) -> FoundFiles:
-    """Find and hash the files of a set, whose root is seen from ``directory``. UmiakError has everything that is wrong."""
+    """Find and hash the files of a set, whose root is seen from ``directory``.
+    UmiakError has everything that is wrong.
+    """
     root = os.path.join(directory, files.root)
     if not os.path.isdir(root):
         hint = "`files:` names a directory, seen from the directory of job.yaml"
-        problem = Problem(code="UM-SUBMIT-053", what=f"no such directory: {one_line(root)}", hint=hint)
-        raise UmiakError(problem)
+        raise UmiakError.of("UM-SUBMIT-053", f"no such directory: {one_line(root)}", hint=hint)
     real_root = os.path.realpath(root)
     paths = sorted(_paths(files, real_root), key=as_bytes)
     _check_amount(real_root, paths, most_bytes, most_files)
@@ -66,8 +67,7 @@ def collect(
     secrets = {path: why for path, why in secrets.items() if not secret_files.is_named_by(files.include, path)}
     if secrets and not files.allow_secret_files:
         problems.append(secret_files.problem(secrets))
-    if problems:
-        raise UmiakError(*problems)
+    UmiakError.raise_any(problems)
     return FoundFiles(root=real_root, manifest=FileManifest(files=found))
 
 
@@ -102,7 +102,9 @@ def _paths(files: FileSet, root: str) -> set[str]:
 
 
 def _walk(root: str, excluded: list[IgnoreRule], rules: list[IgnoreRule] | None, below: str = "") -> Iterator[str]:
-    """All files and links below a directory, as paths from the root. ``rules``: those of .gitignore files; None: don't look."""
+    """All files and links below a directory, as paths from the root.
+    ``rules``: those of .gitignore files; None: don't look.
+    """
     if rules is not None:
         rules = [*rules, *ignore_rules.parse(_text_of(os.path.join(root, below, ".gitignore")), below)]
     with os.scandir(os.path.join(root, below)) as entries:
@@ -129,7 +131,9 @@ def _is_named(rules: list[IgnoreRule], path: str) -> bool:
 
 
 def _outer_rules(root: str) -> list[IgnoreRule]:
-    """What git reads besides the .gitignore files below: the user's own file, the repository's, those of directories above."""
+    """What git reads besides the .gitignore files below:
+    the user's own file, the repository's, those of directories above.
+    """
     home = os.environ.get("XDG_CONFIG_HOME") or os.path.join(os.path.expanduser("~"), ".config")
     own = _text_of(os.path.join(home, "git", "ignore"))
     top = root
@@ -173,14 +177,12 @@ def _check_amount(root: str, paths: list[str], most_bytes: int, most_files: int)
     if total <= most_bytes and len(paths) <= most_files:
         return
     largest = sorted(sizes, key=lambda path: (-sizes[path], path))[:NAMED]
-    raise UmiakError(
-        Problem(
-            code="UM-SUBMIT-054",
-            what=f"too much to send: {len(paths)} files with {size_text(total)} in {one_line(root)}",
-            why=f"the limit is {most_files} files and {size_text(most_bytes)}; the largest are "
-            + ", ".join(f"{one_line(path)} ({size_text(sizes[path])})" for path in largest),
-            hint="leave files out with .gitignore or `exclude:`; data belongs to `inputs:`",
-        )
+    raise UmiakError.of(
+        "UM-SUBMIT-054",
+        f"too much to send: {len(paths)} files with {size_text(total)} in {one_line(root)}",
+        why=f"the limit is {most_files} files and {size_text(most_bytes)}; the largest are "
+        + ", ".join(f"{one_line(path)} ({size_text(sizes[path])})" for path in largest),
+        hint="leave files out with .gitignore or `exclude:`; data belongs to `inputs:`",
     )
 
 
@@ -277,10 +279,9 @@ class _Hashing:
 
 
 def _changed(each: SentFile, error: OSError | None) -> UmiakError:
-    problem = Problem(
-        code="UM-SUBMIT-058",
-        what=f"a file has changed while it was packed: {one_line(each.path)}",
+    return UmiakError.refused(
+        "UM-SUBMIT-058",
+        f"a file has changed while it was packed: {one_line(each.path)}",
         why=str(error) if error else None,
         hint="submit again, or leave it out if a program keeps writing to it",
     )
-    return UmiakError(problem, exit_status=Exit.REFUSED)

@@ -3,8 +3,8 @@
     rules = parse("*.log\\n!keep.log\\n/build/\\n", "")
     is_ignored(rules, "run/a.log", is_directory=False)      True
 
-Rules of deeper files count after those of the directories above, and the last that fits decides. What lies below a directory
-that is left out can't be brought back: a walk through a tree does not go in there.
+Rules of deeper files count after those of the directories above, and the last that fits decides.
+What lies below a directory that is left out can't be brought back: a walk through a tree does not go in there.
 """
 
 from __future__ import annotations

@@ -1,12 +1,13 @@
-"""The launcher as one file, which any Python from 3.10 on runs: built once per version, kept in the user's cache. An adapter.
+"""The launcher as one file, which any Python from 3.10 on runs: built once per version, kept in the user's cache.
+An adapter.
 
     launcher = launcher_file.find()
     launcher.path, launcher.sha256
 
     python umiak-launcher.pyz launch --nnodes 2 train.py
 
-It is a zip application of what `umiak launch` may import, and of nothing else. The same sources give the same bytes. What it
-does on a node is in `launcher_start`, which modules it has in `launcher_modules`.
+It is a zip application of what `umiak launch` may import, and of nothing else. The same sources give the same bytes.
+What it does on a node is in `launcher_start`, which modules it has in `launcher_modules`.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import sys
 
 from umiak.adapters import trusted_files
 from umiak.adapters.version import version
-from umiak.core.problem import Exit, Problem, UmiakError
+from umiak.core.problem import UmiakError
 from umiak.core.value import value
 from umiak.submit.payload import launcher_modules, launcher_start
 
@@ -107,7 +108,7 @@ def _parts(codes: bytes) -> dict[str, bytes]:
     """The code that an agent imports first, and the rest."""
     import marshal
 
-    all_codes = marshal.loads(codes)  # noqa: S302 - our own process wrote it
+    all_codes = _loaded(codes)
     of_agent = launcher_modules.closure(launcher_modules.AGENT, _read_source, at_once=True)
     return {
         "codes": marshal.dumps({name: row for name, row in all_codes.items() if name not in of_agent}, 2),
@@ -118,8 +119,9 @@ def _parts(codes: bytes) -> dict[str, bytes]:
 def _compiled(rows: list[tuple[str, str, str]], alone: dict[str, str]) -> tuple[bytes, dict[str, bytes]]:
     """The modules' code, and a .pyc for each file that Python imports from the zip by itself.
 
-    A fresh process compiles them, so that nothing of this one is to be seen in the bytes: marshal's depend on who else holds a
-    string, and the order of a set's members on its hashes. Columns are left out: half of the size is for little markers in tracebacks.
+    A fresh process compiles them, so that nothing of this one is to be seen in the bytes: marshal's depend on who else
+    holds a string, and the order of a set's members on its hashes. Columns are left out: half of the size is for little
+    markers in tracebacks.
     """
     import marshal
     import subprocess
@@ -129,7 +131,7 @@ def _compiled(rows: list[tuple[str, str, str]], alone: dict[str, str]) -> tuple[
     done = subprocess.run(
         argv, input=marshal.dumps(wanted, 2), stdout=subprocess.PIPE, env={"PYTHONHASHSEED": "0"}, check=True
     )
-    codes = marshal.loads(done.stdout)  # noqa: S302 - our own process wrote it
+    codes = _loaded(done.stdout)
     unchecked = b"\x01\0\0\0"  # by flags: belongs to its source by its hash, and nobody looks at that
     files = {path: _magic() + unchecked + bytes(8) + codes.pop(path)[1] for path in alone}
     return marshal.dumps(codes, 2), files
@@ -181,8 +183,7 @@ def _directory() -> str:
 
 def _no_cache(directory: str, why: str) -> UmiakError:
     hint = "name a directory of your own: `XDG_CACHE_HOME=DIR`"
-    problem = Problem(code="UM-SUBMIT-051", what=f"the cache can't be used: {directory}", why=why, hint=hint)
-    return UmiakError(problem, exit_status=Exit.REFUSED)
+    return UmiakError.refused("UM-SUBMIT-051", f"the cache can't be used: {directory}", why=why, hint=hint)
 
 
 def _read(path: str) -> bytes | None:
@@ -231,6 +232,13 @@ def _package_root() -> str:
 def _text_of(path: str) -> str:
     with open(path, encoding="utf-8") as file:
         return file.read()
+
+
+def _loaded(codes: bytes) -> dict[str, tuple[str, bytes]]:
+    import marshal
+
+    rows: dict[str, tuple[str, bytes]] = marshal.loads(codes)  # noqa: S302 - our own process wrote it
+    return rows
 
 
 def _magic() -> bytes:

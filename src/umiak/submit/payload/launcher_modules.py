@@ -1,9 +1,11 @@
-"""Which modules of umiak the launcher needs on a node, by their imports, and their sources without docstrings. A decider.
+"""Which modules of umiak the launcher needs on a node, by their imports, and their sources without docstrings.
+A decider.
 
     closure(ROOTS, read)     {"umiak": "...", "umiak.core.value": "...", ...}
 
-Imports inside functions count: what a launch may ever import is in it. Imports under ``if TYPE_CHECKING`` don't. What is imported
-by a name that is made at run time can't be seen here, so that such modules are roots: a test finds every such import.
+Imports inside functions count: what a launch may ever import is in it. Imports under ``if TYPE_CHECKING`` don't. What
+is imported by a name that is made at run time can't be seen here, so that such modules are roots: a test finds every
+such import.
 """
 
 from __future__ import annotations
@@ -35,9 +37,11 @@ ROOTS = (
     "umiak.submit.payload.unpack",
     *sorted({f"umiak.platforms.{rule.place.partition(':')[0]}" for rule in RULES}),
 )
-"""The doors to the launcher: what is started by its name, and what is imported by a name of a table."""
+"""Where the launcher is entered: what is started by its name, and what is imported by a name of a table."""
 AGENT = ("umiak.submit.node.agent", "umiak.adapters.devices")
-"""Begins on every host at once: what it needs until a launcher runs lies by itself, so that the rest need not be unpacked for it."""
+"""Begins on every host at once: what it needs until a launcher runs lies by itself,
+so that the rest need not be unpacked for it.
+"""
 
 
 @value

@@ -1,14 +1,15 @@
-"""The first module of the launcher's file, where it is called ``__main__``: makes its modules importable, then runs one. A program.
+"""The first module of the launcher's file, where it is called ``__main__``:
+makes its modules importable, then runs one. A program.
 
     python umiak-launcher.pyz launch --nnodes 2 train.py        `umiak launch`
     python umiak-launcher.pyz -m umiak.launch.preflight ...     a module of it
 
-The file holds the modules compiled for one version of Python, and their sources. A node with that version reads them from there
-into memory, and nothing is written. With another version the sources are unpacked, once, to the user's cache, where Python
-keeps what it compiles; if no such directory can be had they are compiled in memory, each time.
+The file holds the modules compiled for one version of Python, and their sources. A node with that version reads them
+from there into memory, and nothing is written. With another version the sources are unpacked, once, to the user's
+cache, where Python keeps what it compiles; if no such directory can be had they are compiled in memory, each time.
 
-Python 3.6 can read this file, so that a node with one that is too old is told so. It imports next to nothing: it is on the way
-of every launch.
+Python 3.6 can read this file, so that a node with one that is too old is told so.
+It imports next to nothing: it is on the way of every launch.
 """
 
 import marshal
@@ -143,7 +144,7 @@ def prepare_agent(archive: str, read: "Callable[[str], bytes]") -> None:
     codes = _Codes(first, lambda: {**first, **_unpacked_codes("codes-", read)})
     sys.meta_path.insert(0, MemoryModules(archive, _Sources(read), codes))
     __import__("umiak")
-    setattr(sys.modules["umiak"], "__launcher_file__", archive)  # noqa: B010 - read by adapters.own_modules
+    vars(sys.modules["umiak"])["__launcher_file__"] = archive  # read by adapters.own_modules
 
 
 def prepare(archive: str, read: "Callable[[str], bytes]") -> "Container[str]":
@@ -165,7 +166,7 @@ def prepare(archive: str, read: "Callable[[str], bytes]") -> "Container[str]":
     else:
         sys.meta_path.insert(0, MemoryModules(archive, sources, codes))
     __import__("umiak")
-    setattr(sys.modules["umiak"], "__launcher_file__", archive)  # noqa: B010 - read by adapters.own_modules
+    vars(sys.modules["umiak"])["__launcher_file__"] = archive  # read by adapters.own_modules
     return names
 
 
@@ -213,8 +214,9 @@ def _unpacked(sources: _Sources) -> str:
 
 
 def _is_own(path: str) -> bool:
-    """Whether nobody but this user and root can change what is in a directory, or put another in its place. More strict than
-    `umiak.adapters.ownership`, which can't be imported yet: there is a way without such a directory."""
+    """Whether nobody but this user and root can change what is in a directory, or put another in its place.
+    More strict than `umiak.adapters.ownership`, which can't be imported yet: there is a way without such a directory.
+    """
     while not os.path.lexists(path):
         path = os.path.dirname(path)
     at, is_last = os.path.realpath(path), True

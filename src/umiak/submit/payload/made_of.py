@@ -31,10 +31,8 @@ def content_hash(job: Job, directory: str) -> str:
         except UmiakError:
             pass  # what is too much to be sent, on a place that sends nothing: the scripts count
         directory = os.path.join(directory, job.files.root)
-    words = [job.command_of(role)[:1] for role in job.roles]
-    names = sorted({word for each in words for word in each if word.endswith(".py")})
     total = hashlib.sha256()
-    for name in names:
+    for name in sorted(job.scripts):
         total.update(f"{name}\0{_hash(os.path.join(directory, name))}\0".encode("utf-8", "surrogateescape"))
     return total.hexdigest()
 

@@ -1,11 +1,14 @@
-"""What a node runs before anything that lies in the directory of a run: can others change it, is the launcher what was sent? A program.
+"""What a node runs before anything that lies in the directory of a run:
+can others change it, is the launcher what was sent? A program.
 
     python3 -I -S -c TEXT RUN_DIRECTORY SHA256 WORKING_DIRECTORY [TRUSTED_DIRECTORY ...] -- [SCRIPT [WORDS]]
 
-The text comes with the job, through the scheduler, and is this module behind `umiak.adapters.ownership` (`check_text` puts them together): in
-a directory that somebody else has made, nothing is run, nothing is read but the names and owners of directories, and nothing is written. The
-hash comes with the job as well. Anyone who can't change the way to a file can't exchange it after the check either, so that it may be
-opened again by its path. The working directory is named if it was the user's own where the job was submitted: then it must be so here; else it is ``-``. With a script of the run this process becomes that; without, it ends. Standard library only.
+The text comes with the job, through the scheduler, and is this module behind `umiak.adapters.ownership` (`check_text`
+puts them together): in a directory that somebody else has made, nothing is run, nothing is read but the names and
+owners of directories, and nothing is written. The hash comes with the job as well. Anyone who can't change the way to a
+file can't exchange it after the check either, so that it may be opened again by its path. The working directory is
+named if it was the user's own where the job was submitted: then it must be so here; else it is ``-``. With a script of
+the run this process becomes that; without, it ends. Standard library only.
 """
 
 from __future__ import annotations

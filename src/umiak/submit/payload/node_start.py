@@ -2,10 +2,11 @@
 
     python umiak-launcher.pyz -m umiak.submit.payload.node_start [--remove_secrets] RUN_DIRECTORY/node.json [WORDS FOR THE LAUNCHER]
 
-Every place that can start a program on a node starts this one; who the node is among the others is said by its environment, which
-the launcher reads. The exit status is the launcher's. Results are brought home whatever it was: a run that failed after ten hours has
-checkpoints. Words behind the plan come before those of the plan: what is known on the node only, such as ``--master``. With
-``--remove_secrets`` their file is removed when it was read: it is this node's own, and nobody else removes it.
+Every place that can start a program on a node starts this one; who the node is among the others is said by its
+environment, which the launcher reads. The exit status is the launcher's. Results are brought home whatever it was: a
+run that failed after ten hours has checkpoints. Words behind the plan come before those of the plan: what is known on
+the node only, such as ``--master``. With ``--remove_secrets`` their file is removed when it was read: it is this node's
+own, and nobody else removes it.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import sys
 
 from umiak.adapters import kernel_requests, own_modules, process
 from umiak.core.decode import Malformed
-from umiak.core.problem import Exit, Problem, UmiakError
+from umiak.core.problem import Exit, UmiakError
 from umiak.submit.payload import node_plan
 
 TYPE_CHECKING = False
@@ -63,7 +64,7 @@ def run(path: str, words: Sequence[str], environ: Mapping[str, str], *, removes_
     if plan.only_data:
         return _bring_home(plan, directory, environ)
     if not plan.outputs and not plan.stop_signals:
-        os.execve(argv[0], argv, environ)  # noqa: S606 - nothing is left to do here
+        kernel_requests.become(argv, environ)  # nothing is left to do here
     status = _launched(argv, environ, [getattr(signal, name) for name in plan.stop_signals])
     late = _bring_home(plan, directory, environ)
     return status or late
@@ -75,8 +76,7 @@ def _read(path: str) -> NodePlan:
             return node_plan.from_text(file.read())
     except (OSError, UnicodeDecodeError, Malformed) as error:
         what = f"the plan of this node can't be read: {path}"
-        problem = Problem(code="UM-SUBMIT-070", what=what, why=str(error), hint="submit the job again")
-        raise UmiakError(problem, exit_status=Exit.REFUSED) from None
+        raise UmiakError.refused("UM-SUBMIT-070", what, why=str(error), hint="submit the job again") from None
 
 
 def _secrets(path: str, plan: NodePlan) -> dict[str, str]:
@@ -87,13 +87,12 @@ def _secrets(path: str, plan: NodePlan) -> dict[str, str]:
     except (OSError, ValueError) as error:
         # What is in the file is not shown, and so neither is what a parser says about it.
         why = error.strerror if isinstance(error, OSError) else "it is damaged"
-        problem = Problem(
-            code="UM-SUBMIT-071",
-            what=f"the secrets of the run can't be read: {path}",
+        raise UmiakError.refused(
+            "UM-SUBMIT-071",
+            f"the secrets of the run can't be read: {path}",
             why=why,
             hint="the file must belong to the user that runs the job, with mode 600; submit the job again",
-        )
-        raise UmiakError(problem, exit_status=Exit.REFUSED) from None
+        ) from None
 
 
 def _read_secrets(path: str) -> dict[str, str]:
@@ -113,8 +112,7 @@ def _prepare(plan: NodePlan, here: str, directory: str, environ: Mapping[str, st
         os.chdir(directory)
     except OSError as error:
         what = f"the working directory can't be made: {directory}"
-        problem = Problem(code="UM-SUBMIT-072", what=what, why=error.strerror, hint="look at the disk: `df -h`")
-        raise UmiakError(problem, exit_status=Exit.REFUSED) from None
+        raise UmiakError.refused("UM-SUBMIT-072", what, why=error.strerror, hint="look at the disk: `df -h`") from None
     if plan.files:
         from umiak.submit.payload import unpack
 
@@ -132,8 +130,9 @@ def _prepare(plan: NodePlan, here: str, directory: str, environ: Mapping[str, st
 
 
 def _launched(argv: Sequence[str], environ: Mapping[str, str], stopping: Sequence[int]) -> int:
-    """Run the launcher as a child, so that something can be done after it. It gets our signals, SIGTERM for those that mean the end
-    here, and SIGTERM if we are killed."""
+    """Run the launcher as a child, so that something can be done after it.
+    It gets our signals, SIGTERM for those that mean the end here, and SIGTERM if we are killed.
+    """
     import subprocess
 
     parent = os.getpid()

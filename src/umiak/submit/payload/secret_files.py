@@ -3,8 +3,9 @@
     why("certs/ca.pem", b"-----BEGIN CERTIFICATE-----")         ""
     why("certs/server.pem", b"-----BEGIN PRIVATE KEY-----")     "a private key"
 
-A name alone decides where such a file is nothing but a secret (``.netrc``, ``id_rsa``). Where it mostly is something else (``*.pem``,
-``.npmrc``, ``*.json``), the first bytes decide as well, so that a public certificate is no false alarm. An empty file hides nothing.
+A name alone decides where such a file is nothing but a secret (``.netrc``, ``id_rsa``). Where it mostly is something
+else (``*.pem``, ``.npmrc``, ``*.json``), the first bytes decide as well, so that a public certificate is no false
+alarm. An empty file hides nothing.
 """
 
 from __future__ import annotations
@@ -80,8 +81,9 @@ _CONTENTS: tuple[tuple[str, re.Pattern[bytes], str], ...] = (
 
 
 def why(path: str, head: bytes | None) -> str:
-    """What a file seems to hold that nobody should send; empty: nothing of that kind. ``head``: its first `HEAD_BYTES`; None: it is
-    a link, of which the name alone counts."""
+    """What a file seems to hold that nobody should send; empty: nothing of that kind.
+    ``head``: its first `HEAD_BYTES`; None: it is a link, of which the name alone counts.
+    """
     if head == b"":
         return ""
     if head is not None and _BEGINS.match(head):
@@ -104,8 +106,9 @@ def why(path: str, head: bytes | None) -> str:
 
 
 def is_named_by(patterns: Sequence[str], path: str) -> bool:
-    """Whether one of these patterns names this very file, as ``.env`` and ``certs/*.pem`` do, and ``*``, ``config/`` and ``src/**``
-    don't: they take whatever is there."""
+    """Whether one of these patterns names this very file, as ``.env`` and ``certs/*.pem`` do,
+    and ``*``, ``config/`` and ``src/**`` don't: they take whatever is there.
+    """
     telling = [each for each in patterns if not each.startswith("!") and each.rpartition("/")[2].strip("*?. ")]
     return ignore_rules.is_ignored(ignore_rules.globs(telling), path, is_directory=False)
 

@@ -1,11 +1,12 @@
-"""Brings a job's data in before it starts, and out when it has ended: ``python -m umiak.submit.payload.transfer``. A program.
+"""Brings a job's data in before it starts, and out when it has ended: ``python -m umiak.submit.payload.transfer``.
+A program.
 
     python umiak-launcher.pyz -m umiak.submit.payload.transfer in s3://bucket/day1 train_data
     python umiak-launcher.pyz -m umiak.submit.payload.transfer out models s3://bucket/run7
 
-A URL names one file, or everything below a name. ``in`` makes the whole path at once, by a rename; what is there already stays.
-``out`` makes each file at once. A node needs nothing installed for directories, ``s3://``, ``bos://``, ``obs://``, ``oss://`` and
-``webhdfs://``; ``hdfs://`` needs the `hadoop` command, and any other scheme fsspec.
+A URL names one file, or everything below a name. ``in`` makes the whole path at once, by a rename; what is there
+already stays. ``out`` makes each file at once. A node needs nothing installed for directories, ``s3://``, ``bos://``,
+``obs://``, ``oss://`` and ``webhdfs://``; ``hdfs://`` needs the `hadoop` command, and any other scheme fsspec.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import sys
 import tempfile
 from urllib.parse import unquote, urlsplit
 
-from umiak.core.problem import Exit, Problem, UmiakError
+from umiak.core.problem import Exit, UmiakError
 from umiak.core.shown import one_line, without_password
 
 TYPE_CHECKING = False
@@ -58,8 +59,7 @@ def bring_in(url: str, path: str, environ: Mapping[str, str]) -> None:
     found = _below(remote, name)
     if not found:
         hint = "look at the URL, and at the endpoint and region in the environment"
-        problem = Problem(code="UM-SUBMIT-063", what=f"there is nothing: {without_password(url)}", hint=hint)
-        raise UmiakError(problem, exit_status=Exit.REFUSED)
+        raise UmiakError.refused("UM-SUBMIT-063", f"there is nothing: {without_password(url)}", hint=hint)
     folder = os.path.dirname(os.path.abspath(path))
     try:
         os.makedirs(folder, exist_ok=True)
@@ -202,14 +202,13 @@ class _Hadoop:
         except FileNotFoundError:
             hint = "install Hadoop's client on the nodes, or write webhdfs://namenode:9870/..."
             what = f"hdfs:// needs the hadoop command, which is not on PATH: {without_password(self._url)}"
-            raise UmiakError(Problem(code="UM-SUBMIT-062", what=what, hint=hint), exit_status=Exit.REFUSED) from None
+            raise UmiakError.refused("UM-SUBMIT-062", what, hint=hint) from None
 
     def _failed(self, words: tuple[str, ...], said: str) -> UmiakError:
         why = one_line(said.strip().rpartition("\n")[2], 300)
-        problem = Problem(
-            code="UM-SUBMIT-062", what=f"hadoop fs {words[0]} failed: {without_password(self._url)}", why=why
+        return UmiakError.refused(
+            "UM-SUBMIT-062", f"hadoop fs {words[0]} failed: {without_password(self._url)}", why=why
         )
-        return UmiakError(problem, exit_status=Exit.REFUSED)
 
 
 class _Fsspec:
@@ -233,8 +232,7 @@ class _Fsspec:
 
 
 def _local(path: str, error: OSError) -> UmiakError:
-    problem = Problem(code="UM-SUBMIT-064", what=f"{one_line(path)}: it can't be read or written", why=error.strerror)
-    return UmiakError(problem, exit_status=Exit.REFUSED)
+    return UmiakError.refused("UM-SUBMIT-064", f"{one_line(path)}: it can't be read or written", why=error.strerror)
 
 
 if __name__ == "__main__":

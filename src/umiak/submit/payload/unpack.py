@@ -2,9 +2,10 @@
 
     python umiak-launcher.pyz -m umiak.submit.payload.unpack DIGEST STORE [ARCHIVE] [--into DIRECTORY]
 
-It prints the directory STORE/DIGEST. If it is there already, it is complete, and the archive is not looked at. Otherwise the
-archive (``-``: standard input) is unpacked beside it, checked against the digest, and renamed: an archive that was cut off or
-changed leaves nothing. ``--into`` copies the files to a directory of one run, since what a job writes there is its own business.
+It prints the directory STORE/DIGEST. If it is there already, it is complete, and the archive is not looked at.
+Otherwise the archive (``-``: standard input) is unpacked beside it, checked against the digest, and renamed: an archive
+that was cut off or changed leaves nothing. ``--into`` copies the files to a directory of one run, since what a job
+writes there is its own business.
 
 Nothing is written outside of STORE, whatever an archive says. Standard library only: a node has nothing else.
 """
@@ -19,7 +20,7 @@ import tarfile
 import tempfile
 import zlib
 
-from umiak.core.problem import Exit, Problem, UmiakError
+from umiak.core.problem import Exit, UmiakError
 from umiak.core.shown import one_line
 from umiak.submit.payload.file_manifest import (
     FileKind,
@@ -68,8 +69,10 @@ def unpack(digest: str, store: str, archive: str = "") -> str:
     if os.path.isdir(target):
         return target
     if not archive:
-        raise UmiakError(
-            Problem(code="UM-SUBMIT-059", what=f"the files are not on this node: {digest}", hint="send the archive"),
+        raise UmiakError.of(
+            "UM-SUBMIT-059",
+            f"the files are not on this node: {digest}",
+            hint="send the archive",
             exit_status=Exit.JOB_FAILED,
         )
     try:
@@ -91,8 +94,9 @@ def unpack(digest: str, store: str, archive: str = "") -> str:
                     raise  # else another process was faster, with the same files
     except OSError as error:
         what = f"files can't be unpacked: {one_line(store)}"
-        problem = Problem(code="UM-SUBMIT-061", what=what, why=str(error), hint="look at the disk: `df -h`, `df -i`")
-        raise UmiakError(problem, exit_status=Exit.REFUSED) from error
+        raise UmiakError.refused(
+            "UM-SUBMIT-061", what, why=str(error), hint="look at the disk: `df -h`, `df -i`"
+        ) from error
     return target
 
 
@@ -102,8 +106,9 @@ def copy(directory: str, into: str) -> None:
         shutil.copytree(directory, into, symlinks=True, dirs_exist_ok=True)
     except (OSError, shutil.Error) as error:
         what = f"files can't be copied: {one_line(into)}"
-        problem = Problem(code="UM-SUBMIT-061", what=what, why=str(error)[:500], hint="look at the disk: `df -h`")
-        raise UmiakError(problem, exit_status=Exit.REFUSED) from error
+        raise UmiakError.refused(
+            "UM-SUBMIT-061", what, why=str(error)[:500], hint="look at the disk: `df -h`"
+        ) from error
 
 
 def _extract(source: BinaryIO, made: str) -> FileManifest:
@@ -157,8 +162,7 @@ def _file(archive: tarfile.TarFile, member: tarfile.TarInfo, made: str) -> SentF
 
 
 def _refused(what: str, why: str | None = None) -> UmiakError:
-    problem = Problem(code="UM-SUBMIT-060", what=what, why=why, hint="submit the job again")
-    return UmiakError(problem, exit_status=Exit.REFUSED)
+    return UmiakError.refused("UM-SUBMIT-060", what, why=why, hint="submit the job again")
 
 
 if __name__ == "__main__":

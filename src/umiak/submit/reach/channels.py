@@ -1,4 +1,5 @@
-"""A program on a node whose standard input and output are pipes of a process here: on this machine, or through srun. An adapter.
+"""A program on a node whose standard input and output are pipes of a process here: on this machine, or through srun.
+An adapter.
 
 channel = ProcessChannel([*own_modules.command("umiak.submit.node.session")], environ)
 """
@@ -90,7 +91,7 @@ class ProcessChannel:
         for end in (self._process.terminate, self._process.kill):
             try:
                 self._process.wait(END_S)
-            except subprocess.TimeoutExpired:  # noqa: PERF203 - twice at most
+            except subprocess.TimeoutExpired:
                 end()
         self._process.wait()
 

@@ -2,8 +2,8 @@
 
     NodeCommand(session, Streams()).run({"run": "ctr-3f2a9c", "words": ["nvidia-smi"]})      its exit code
 
-One thread takes what the node sends, this one reads standard input and hears signals. SIGINT and SIGTERM go to the command; a second one
-ends this process, and with it the command.
+One thread takes what the node sends, this one reads standard input and hears signals.
+SIGINT and SIGTERM go to the command; a second one ends this process, and with it the command.
 """
 
 from __future__ import annotations
@@ -13,21 +13,23 @@ import json
 import os
 import select
 import signal
+import termios
 import threading
 import time
+import tty
 
 from umiak.core.problem import Problem, UmiakError
 from umiak.core.shown import one_line
 from umiak.core.value import value
 from umiak.submit.node import session_frames as frames
-from umiak.submit.reach import terminal
 from umiak.submit.reach.session import Heartbeat
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from typing import Any
 
+    from umiak.core.json_types import JsonMapping
     from umiak.submit.reach.session import NodeSession
 
 FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGQUIT)
@@ -59,8 +61,9 @@ class NodeCommand:
         source: int | None = None,
         has_terminal: bool = False,
     ) -> None:
-        """``take``: whether it is of standard error, and the bytes; OSError if nobody reads them any more. ``source``: where its
-        input comes from; None: it has none."""
+        """``take``: whether it is of standard error, and the bytes; OSError if nobody reads them any more.
+        ``source``: where its input comes from; None: it has none.
+        """
         self._session = session
         self._take = take
         self._source = source
@@ -72,10 +75,12 @@ class NodeCommand:
         self._signals: list[int] = []
         self._told_to_stop = 0
 
-    def run(self, request: Mapping[str, Any]) -> CommandEnd:
-        """Until it has ended. `WorkerMissing` if nobody there is who was asked for; UmiakError if it can't be started or the node goes."""
-        size = terminal.size(self._source) if self._has_terminal and self._source is not None else {}
-        self._session.ask({**request, "do": "exec", "tty": self._has_terminal, **size})
+    def run(self, request: JsonMapping) -> CommandEnd:
+        """Until it has ended. `WorkerMissing` if nobody there is who was asked for;
+        UmiakError if it can't be started or the node goes.
+        """
+        shown = terminal_size(self._source) if self._has_terminal and self._source is not None else {}
+        self._session.ask({**request, "do": "exec", "tty": self._has_terminal, **shown})
         kind, told = self._session.answer(frames.STARTED, frames.PROBLEM)
         if kind == frames.PROBLEM:
             raise self._refused(told)
@@ -94,7 +99,7 @@ class NodeCommand:
         assert self._end is not None
         return self._end
 
-    def _refused(self, told: Mapping[str, Any]) -> Exception:
+    def _refused(self, told: JsonMapping) -> Exception:
         if told.get("kind") == "worker":
             return WorkerMissing()
         what, why = one_line(str(told.get("what")), 200), one_line(str(told.get("why")), 200)
@@ -117,7 +122,7 @@ class NodeCommand:
         except OSError:  # nobody reads our output any more
             self._end = CommandEnd(code=BROKEN_PIPE)
         except Exception as error:  # noqa: BLE001 - told by the other thread
-            self._end = UmiakError(Problem(code="UM-SUBMIT-392", what=f"{self._session.name}: {error}"))
+            self._end = UmiakError.of("UM-SUBMIT-392", f"{self._session.name}: {error}")
         self._wake()
 
     def _received(self) -> CommandEnd:
@@ -186,7 +191,7 @@ class NodeCommand:
             number = self._signals.pop(0)
             if number == signal.SIGWINCH:
                 if self._source is not None:
-                    self._session.send(frames.RESIZE, json.dumps(terminal.size(self._source)).encode())
+                    self._session.send(frames.RESIZE, json.dumps(terminal_size(self._source)).encode())
                 continue
             self._told_to_stop += 1
             if self._told_to_stop > 1:
@@ -221,7 +226,7 @@ class NodeCommand:
 
     def _raw(self) -> contextlib.AbstractContextManager[object]:
         if self._has_terminal and self._source is not None:
-            return terminal.RawTerminal(self._source)
+            return RawTerminal(self._source)
         return contextlib.nullcontext()
 
 
@@ -234,3 +239,30 @@ def own_streams() -> Callable[[bool, bytes], None]:
             view = view[os.write(2 if is_error else 1, view) :]
 
     return take
+
+
+class RawTerminal:
+    """Keys are not read as lines or signals here: Ctrl-C is a key of the shell on the node."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self._before: list[Any] | None = None
+
+    def __enter__(self) -> RawTerminal:
+        self._before = termios.tcgetattr(self._fd)
+        tty.setraw(self._fd, termios.TCSADRAIN)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._before is not None:
+            with contextlib.suppress(termios.error):  # the terminal may be gone
+                termios.tcsetattr(self._fd, termios.TCSADRAIN, self._before)
+
+
+def terminal_size(fd: int) -> dict[str, int]:
+    """Rows and columns; nothing where they can't be known."""
+    try:
+        seen = os.get_terminal_size(fd)
+    except OSError:
+        return {}
+    return {"rows": seen.lines, "columns": seen.columns}

@@ -4,8 +4,9 @@
     target.seen("node0/work/model.pt"), target.fetched("node0/work/model.pt")
     with target.part(path, file) as part: ...
 
-A file is written beside its name, under one that says of which state of the file it is the beginning, and renamed when it is whole: a fetch that was
-broken off goes on there. What was fetched is noted line by line, so that a file that a person has changed is known from one that has grown on the node.
+A file is written beside its name, under one that says of which state of the file it is the beginning, and renamed when
+it is whole: a fetch that was broken off goes on there. What was fetched is noted line by line, so that a file that a
+person has changed is known from one that has grown on the node.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import os
 import stat
 import threading
 
-from umiak.core.problem import Exit, Problem, UmiakError
+from umiak.core.problem import UmiakError
 from umiak.submit.reach.fetch_plan import PART, FetchedBefore, FileHere
 
 TYPE_CHECKING = False
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import BinaryIO
 
-    from umiak.submit.reach.node_files import NodeFile, OpenedFile
+    from umiak.submit.reach.fetch_plan import NodeFile, OpenedFile
 
 NOTES = ".umiak-fetch.jsonl"
 SPARE_BYTES = 1 << 20
@@ -122,13 +123,12 @@ class FetchTarget:
                 raise self.unwritable(error.strerror or "", os.path.join(self.path, NOTES)) from None
 
     def unwritable(self, why: str, path: str) -> UmiakError:
-        problem = Problem(
-            code="UM-SUBMIT-398",
-            what=f"files can't be written here: {path}",
+        return UmiakError.refused(
+            "UM-SUBMIT-398",
+            f"files can't be written here: {path}",
             why=why,
             hint="is there room, and may you write there? `df -h`; --to names another directory; repeated, it goes on where it was",
         )
-        return UmiakError(problem, exit_status=Exit.REFUSED)
 
     def _full(self, path: str) -> str:
         return os.path.join(self.path, path)
@@ -160,7 +160,7 @@ class FetchTarget:
                             here_ns=int(row["here_ns"]),
                             target=row.get("target"),
                         )
-                    except (ValueError, KeyError, TypeError):  # noqa: PERF203 - any line may be cut off
+                    except (ValueError, KeyError, TypeError):
                         continue  # the last line of a fetch that was killed
         except OSError:
             pass

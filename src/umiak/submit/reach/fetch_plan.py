@@ -4,8 +4,8 @@
     safe_files("node0", files)             the files whose paths stay where they are put, and what is wrong with the others
     verdict_of(file, here, fetched)        NEW, UNCHANGED, UPDATED or CONFLICT
 
-A node is not trusted: a path that is absolute, leads upwards or goes through a link is refused; a link that leads out of the
-directory of its node is left out.
+A node is not trusted: a path that is absolute, leads upwards or goes through a link is refused;
+a link that leads out of the directory of its node is left out.
 """
 
 from __future__ import annotations
@@ -21,10 +21,41 @@ from umiak.submit.payload.file_manifest import is_path_inside, is_target_inside
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from umiak.submit.backend import RunFileRoots
-    from umiak.submit.reach.node_files import NodeFile
+
+
+@value
+class NodeFile:
+    """A file of a node, as the node says."""
+
+    path: str
+    size_bytes: int
+    mtime_ns: int = 0
+    mode: int = 0o644
+    target: str | None = None
+    """Of a link."""
+
+
+@value
+class NodeListing:
+    """What a node has of a run."""
+
+    files: tuple[NodeFile, ...]
+    left_out: Mapping[str, tuple[str, ...]]
+    """By reason (``inputs``, ``unreadable``, ``special``, ``in_place``), the first of them."""
+    counts: Mapping[str, int]
+
+
+@value
+class OpenedFile:
+    """Before its pieces come: what it is now, and where they begin."""
+
+    size_bytes: int
+    mtime_ns: int
+    offset: int
+
 
 PART = ".umiak-part"
 """The end of the name of a file that is not here as a whole."""
@@ -67,7 +98,9 @@ class FetchedBefore:
 
 
 def inside_links(files: Iterable[NodeFile]) -> tuple[list[NodeFile], list[str]]:
-    """Without links that lead out of the directory of their node, such as those to data elsewhere; and the paths of these."""
+    """Without links that lead out of the directory of their node,
+    such as those to data elsewhere; and the paths of these.
+    """
     kept, outward = [], []
     for file in files:
         is_inside = file.target is None or (
@@ -186,7 +219,7 @@ def bad_patterns(paths: Sequence[str]) -> list[Problem]:
     return [
         Problem(
             code="UM-SUBMIT-397",
-            what=f"not a path of a run: {one_line(path, 200) or 'nothing'}",
+            what=f"expected a path of the run, got {one_line(path, 200) or 'nothing'}",
             hint="write it from the working directory of the job, without `..`, or as `umiak fetch --list` prints it",
         )
         for path in paths

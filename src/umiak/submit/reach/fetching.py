@@ -5,7 +5,8 @@
         found = fetch.look()                 what there is; UmiakError if a node can't be asked
         result = fetch.bring(tell)           what has become of each
 
-Nothing is written before everything is known that stands in the way. A node that is lost keeps no other from being copied.
+Nothing is written before everything is known that stands in the way.
+A node that is lost keeps no other from being copied.
 """
 
 from __future__ import annotations
@@ -30,9 +31,9 @@ if TYPE_CHECKING:
 
     from umiak.core.job import Handle
     from umiak.submit.backend import NodeAccess, RunFileRoots
-    from umiak.submit.reach.node_files import NodeFile, NodeListing
+    from umiak.submit.reach.fetch_plan import NodeFile, NodeListing
 
-    Tell: TypeAlias = Callable[[int, int], None]
+    MessageToMaster: TypeAlias = Callable[[int, int], None]
 
 AT_ONCE = 8
 """Nodes that are copied from at the same time."""
@@ -101,8 +102,7 @@ class Fetch:
         overwrites: bool = False,
     ) -> None:
         self._paths = tuple(each.removesuffix("/") for each in paths)
-        if problems := fetch_plan.bad_patterns(self._paths):
-            raise UmiakError(*problems)
+        UmiakError.raise_any(fetch_plan.bad_patterns(self._paths))
         self._backend, self._handle, self._node, self._overwrites = backend, handle, node, overwrites
         self.target = FetchTarget(directory)
         self._sessions: dict[str, NodeSession] = {}
@@ -181,8 +181,10 @@ class Fetch:
 
     # ---- bringing it
 
-    def bring(self, tell: Tell = lambda _, __: None) -> FetchResult:
-        """Copy what is not here. ``tell``: bytes and files so far, called by several threads. UmiakError if files here would be lost."""
+    def bring(self, tell: MessageToMaster = lambda _, __: None) -> FetchResult:
+        """Copy what is not here. ``tell``: bytes and files so far, called by several threads.
+        UmiakError if files here would be lost.
+        """
         found = self._found or self.look()
         conflicts = [each for each in found.files if each.verdict is FetchVerdict.CONFLICT]
         if conflicts and not self._overwrites:
@@ -208,7 +210,9 @@ class Fetch:
             problems += wrong
         return FetchResult(done=tuple(done), problems=tuple(problems), bytes_copied=self._bytes)
 
-    def _copy(self, node: str, files: Sequence[FoundFile], tell: Tell) -> tuple[list[FoundFile], list[Problem]]:
+    def _copy(
+        self, node: str, files: Sequence[FoundFile], tell: MessageToMaster
+    ) -> tuple[list[FoundFile], list[Problem]]:
         """All files of one node."""
         done: list[FoundFile] = []
         problems: list[Problem] = []
@@ -228,7 +232,7 @@ class Fetch:
             self._count(0, 1, tell)
         return done, problems
 
-    def _one(self, session: NodeSession, found: FoundFile, tell: Tell) -> str:
+    def _one(self, session: NodeSession, found: FoundFile, tell: MessageToMaster) -> str:
         """One file; why it could not be read."""
         if found.file.target is not None:
             self.target.link(found.path, found.file)
@@ -251,7 +255,7 @@ class Fetch:
             return ""
         return why
 
-    def _count(self, size: int, files: int, tell: Tell) -> None:
+    def _count(self, size: int, files: int, tell: MessageToMaster) -> None:
         if self._is_over:
             raise KeyboardInterrupt
         with self._lock:

@@ -7,7 +7,7 @@ chosen(nodes, "1")                         by its number, or by its name
 from __future__ import annotations
 
 from umiak.core.names import is_digits
-from umiak.core.problem import Exit, Problem, UmiakError
+from umiak.core.problem import UmiakError
 from umiak.core.status import State
 
 TYPE_CHECKING = False
@@ -53,14 +53,11 @@ def reachable(backend: Backend, handle: Handle) -> NodeAccess:
         found: NodeAccess = backend  # type: ignore[assignment]
         return found
     why, hint = INSTEAD.get(handle.backend, OTHERS)
-    raise UmiakError(
-        Problem(
-            code="UM-SUBMIT-390",
-            what=f"the nodes of {handle.place} can't be reached from here: its backend is {handle.backend}",
-            why=why,
-            hint=hint.format(handle=handle),
-        ),
-        exit_status=Exit.REFUSED,
+    raise UmiakError.refused(
+        "UM-SUBMIT-390",
+        f"the nodes of {handle.place} can't be reached from here: its backend is {handle.backend}",
+        why=why,
+        hint=hint.format(handle=handle),
     )
 
 
@@ -71,7 +68,9 @@ def terminals_of(backend: Backend) -> WebTerminals | None:
 
 
 def chosen_status(found: Sequence[NodeStatus], node: str, role: str, rank: int | None) -> NodeStatus:
-    """The node that is meant, of those of a status: by its number or name, or by its role and rank; else the first trainer."""
+    """The node that is meant, of those of a status:
+    by its number or name, or by its role and rank; else the first trainer.
+    """
     if node:
         named = next((each for each in found if each.name == node), None)
         if named is None and is_digits(node) and int(node) < len(found):
@@ -102,7 +101,7 @@ def no_such_node(text: str, names: Sequence[str]) -> UmiakError:
     shown = ", ".join(f"{number} {name}" for number, name in enumerate(names[:16]))
     more = f" and {len(names) - 16} more" if len(names) > 16 else ""
     hint = f"it has {shown}{more}: write a number or a name" if names else "`umiak status` lists its nodes"
-    return UmiakError(Problem(code="UM-SUBMIT-393", what=f"not a node of the run: {text}", hint=hint))
+    return UmiakError.of("UM-SUBMIT-393", f"expected a node of the run, got {text}", hint=hint)
 
 
 def no_such_worker(role: str, rank: int | None, found: Sequence[tuple[str, int]]) -> UmiakError:
@@ -111,9 +110,7 @@ def no_such_worker(role: str, rank: int | None, found: Sequence[tuple[str, int]]
     shown = ", ".join(f"{each} {number}" for each, number in sorted({*found})[:16])
     more = f" and {len(found) - 16} more" if len(found) > 16 else ""
     hint = f"these run: {shown}{more}" if found else "no worker runs now: `umiak status` says how the run is"
-    return UmiakError(
-        Problem(code="UM-SUBMIT-393", what=f"no such worker runs: {wanted}", hint=hint), exit_status=Exit.REFUSED
-    )
+    return UmiakError.refused("UM-SUBMIT-393", f"no such worker runs: {wanted}", hint=hint)
 
 
 def check_running(handle: Handle, status: JobStatus) -> None:
@@ -126,4 +123,4 @@ def check_running(handle: Handle, status: JobStatus) -> None:
     else:
         return
     what = f"no command can be run on the nodes of {handle}"
-    raise UmiakError(Problem(code="UM-SUBMIT-391", what=what, why=why, hint=hint), exit_status=Exit.REFUSED)
+    raise UmiakError.refused("UM-SUBMIT-391", what, why=why, hint=hint)

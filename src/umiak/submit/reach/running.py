@@ -5,20 +5,25 @@ captured(backend, handle, WantedCommand(words=("nvidia-smi",), rank=0))
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
+from umiak.core.problem import UmiakError
 from umiak.core.value import value
-from umiak.submit.reach import finding, nodes
+from umiak.submit.reach import nodes
 from umiak.submit.reach.command import NodeCommand, WorkerMissing
+from umiak.submit.reach.nodes import no_such_worker
 from umiak.submit.reach.session import NodeSession
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from collections.abc import Iterator, Sequence
 
     from umiak.core.job import Handle
-    from umiak.submit.backend import Backend
+    from umiak.core.json_types import JsonObject
+    from umiak.submit.backend import Backend, JobNode, NodeAccess
 
 
 @value
@@ -30,7 +35,7 @@ class WantedCommand:
     role: str = ""
     rank: int | None = None
 
-    def request(self, run_id: str) -> dict[str, Any]:
+    def request(self, run_id: str) -> JsonObject:
         return {"run": run_id, "words": list(self.words), "role": self.role or None, "rank": self.rank}
 
 
@@ -50,7 +55,7 @@ def session_of(backend: Backend, handle: Handle, wanted: WantedCommand) -> tuple
     if wanted.node:
         found = [nodes.chosen(found, wanted.node)]
     if wanted.role or wanted.rank is not None:
-        return finding.with_worker(reached, found, wanted.role or "trainer", wanted.rank), found[0].run_id
+        return with_worker(reached, found, wanted.role or "trainer", wanted.rank), found[0].run_id
     return NodeSession(found[0].name, reached.open(found[0])), found[0].run_id
 
 
@@ -86,3 +91,57 @@ def _fed(fd: int, data: bytes) -> None:
         pass  # the command reads no more
     finally:
         os.close(fd)
+
+
+AT_ONCE = 8
+"""Nodes that are asked at the same time."""
+
+
+@contextlib.contextmanager
+def opened(backend: NodeAccess, node: JobNode) -> Iterator[NodeSession]:
+    """A session that is ended at the end."""
+    session = NodeSession(node.name, backend.open(node))
+    try:
+        yield session
+    finally:
+        session.close()
+
+
+def with_worker(backend: NodeAccess, nodes: Sequence[JobNode], role: str, rank: int | None) -> NodeSession:
+    """A session on the node that has this worker; its caller ends it.
+    UmiakError if no node that can be asked has it.
+    """
+    found: list[tuple[str, int]] = []
+    errors: list[UmiakError] = []
+
+    def look(node: JobNode) -> tuple[NodeSession | None, list[tuple[str, int]]]:
+        try:
+            session = NodeSession(node.name, backend.open(node))
+        except UmiakError as error:
+            errors.append(error)
+            return None, []
+        try:
+            return session, session.workers(node.run_id)
+        except BaseException as error:
+            session.close()
+            if not isinstance(error, UmiakError):
+                raise
+            errors.append(error)
+            return None, []
+
+    for start in range(0, len(nodes), AT_ONCE):
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            answers = list(pool.map(look, nodes[start : start + AT_ONCE]))
+        chosen: NodeSession | None = None
+        for session, workers in answers:
+            found += workers
+            has_it = any(each == role and rank in (None, number) for each, number in workers)
+            if session is not None and has_it and chosen is None:
+                chosen = session
+            elif session is not None:
+                session.close()
+        if chosen is not None:
+            return chosen
+    if errors and not found:
+        raise errors[0]
+    raise no_such_worker(role, rank, found)

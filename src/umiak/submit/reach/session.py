@@ -18,13 +18,14 @@ import time
 from umiak.core.problem import Exit, Problem, UmiakError
 from umiak.core.shown import one_line
 from umiak.submit.node import session_frames as frames
-from umiak.submit.reach.node_files import NodeFile, NodeListing, OpenedFile
+from umiak.submit.reach.fetch_plan import NodeFile, NodeListing, OpenedFile
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
     from typing import Any
 
+    from umiak.core.json_types import JsonMapping, JsonObject
     from umiak.submit.backend import NodeChannel, RunFileRoots
 
 MOST_NOISE = 1 << 16
@@ -68,7 +69,7 @@ class NodeSession:
         except OSError as error:
             raise self.gone(error.strerror or str(error)) from None
 
-    def ask(self, question: Mapping[str, Any]) -> None:
+    def ask(self, question: JsonMapping) -> None:
         self.send(frames.REQUEST, json.dumps(question).encode())
 
     def next(self) -> tuple[bytes, bytes]:
@@ -108,7 +109,7 @@ class NodeSession:
 
     def listing(self, roots: RunFileRoots, paths: Sequence[str]) -> NodeListing:
         """The files there."""
-        wanted: list[dict[str, Any]] = [{"prefix": name, "path": path} for name, path in roots.others]
+        wanted: list[JsonObject] = [{"prefix": name, "path": path} for name, path in roots.others]
         if roots.only:
             wanted.append({"path": roots.base, "only": list(roots.only)})
         if roots.in_place:
@@ -177,13 +178,12 @@ class NodeSession:
     def gone(self, why: str) -> NodeGone:
         """The node has gone, or is not what it should be."""
         said = "" if self._is_closed else self._channel.last_words()
-        problem = Problem(
-            code="UM-SUBMIT-392",
-            what=f"{self.name}: the connection was lost",
+        return NodeGone.refused(
+            "UM-SUBMIT-392",
+            f"{self.name}: the connection was lost",
             why="; ".join(filter(None, (one_line(why, 200), said))) or "the program there has ended",
             hint="`umiak status` says how the run is; repeat the command: `umiak fetch` goes on where it was",
         )
-        return NodeGone(problem, exit_status=Exit.REFUSED)
 
     def _greet(self) -> None:
         """Skip what shells and schedulers print before the program begins."""
@@ -224,7 +224,7 @@ class Heartbeat:
         while not self._over.wait(frames.PING_S):
             try:
                 self._session.send(frames.PING)
-            except UmiakError:  # noqa: PERF203 - seconds apart
+            except UmiakError:
                 return
 
 

@@ -1,7 +1,8 @@
 """What a job becomes for AIHC: the body of its request, and the keys of a place. A decider.
 
-AIHC knows one kind of job, PyTorchJob, whose nodes are all alike: each is told its number and where the first one is. Of a job with
-servers the first nodes are the servers, which `umiak.submit.payload.cloud_start` finds out by their numbers.
+AIHC knows one kind of job, PyTorchJob, whose nodes are all alike: each is told its number and where the first one is.
+Of a job with servers the first nodes are the servers, which `umiak.submit.payload.cloud_start` finds out by their
+numbers.
 """
 
 from __future__ import annotations
@@ -10,17 +11,14 @@ import shlex
 
 from umiak.core.cluster import Role
 from umiak.core.problem import Problem
-from umiak.core.value import value
 from umiak.schema import kinds
-from umiak.schema.keys import Key
-from umiak.submit.backends.cloud import settings
+from umiak.schema.settings import setting, settings
+from umiak.submit.backends.cloud import settings as cloud
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
-
     from umiak.core.job import Job, Resource
-    from umiak.schema.sections import Said
+    from umiak.core.json_types import JsonObject
     from umiak.submit.backends.cloud.layout import CloudLayout, CloudMount
     from umiak.submit.backends.cloud.settings import CloudSettings
 
@@ -28,67 +26,27 @@ PAGE = "docs/how-to/submit-baidu.md"
 LABEL = "umiak-run"
 GIB = 1 << 30
 
-TABLE = settings.table(
-    Key(
-        name="pool",
-        meaning="Id of the resource pool, such as `cce-1a2b3c`, or `aihc-serverless`.",
-        kind=kinds.TEXT,
-        required=True,
-    ),
-    Key(name="queue", meaning="Queue: its name, or its id in a managed pool.", kind=kinds.TEXT, required=True),
-    Key(
-        name="device",
-        meaning="Resource name of the accelerators, such as `baidu.com/a800_80g_cgpu`.",
-        kind=kinds.TEXT,
-    ),
-    Key(
-        name="priority",
-        meaning="Priority in the queue.",
-        kind=kinds.CHOICE,
-        choices=("high", "normal", "low"),
-        default="normal",
-    ),
-    Key(name="rdma", meaning="Use the pool's RDMA network.", kind=kinds.TRUTH, default=False),
-    store="bos://bucket/folder",
-    directory="/mnt/umiak",
-)
 
-
-@value
+@settings
 class AihcSettings:
-    """What is AIHC's own."""
+    """A place with AIHC."""
 
-    common: CloudSettings
-    pool: str
-    queue: str
-    device: str
-    priority: str
-    rdma: bool
-
-
-def settings_of(said: Said, place: str) -> AihcSettings:
-    """The settings of a place."""
-
-    def text(name: str) -> str:
-        return said.text(name) or ""
-
-    return AihcSettings(
-        common=settings.common(said, place),
-        pool=text("pool"),
-        queue=text("queue"),
-        device=text("device"),
-        priority=text("priority"),
-        rdma=said.truth("rdma"),
+    common: CloudSettings = cloud.common(store="bos://bucket/folder", directory="/mnt/umiak")
+    pool: str = setting(
+        kinds.TEXT, "Id of the resource pool, such as `cce-1a2b3c`, or `aihc-serverless`.", required=True
     )
+    queue: str = setting(kinds.TEXT, "Queue: its name, or its id in a managed pool.", required=True)
+    device: str = setting(
+        kinds.TEXT, "Resource name of the accelerators, such as `baidu.com/a800_80g_cgpu`.", default=""
+    )
+    priority: str = setting(kinds.CHOICE, "Priority in the queue.", choices=("high", "normal", "low"), default="normal")
+    rdma: bool = setting(kinds.TRUTH, "Use the pool's RDMA network.", default=False)
 
 
 def problems(job: Job, own: AihcSettings) -> list[Problem]:
     """What keeps a job from AIHC."""
-    found = []
+    found = cloud.wrong_store(own.common, "AIHC", "bos")
     place = own.common.place
-    if own.common.scheme != "bos":
-        hint = f'write `store = "bos://bucket/folder"` in [place.{place}]'
-        found.append(Problem(code="UM-SUBMIT-271", what=f"AIHC reads from BOS only: {own.common.store}", hint=hint))
     if any(each.resource.devices for each in job.roles) and not own.device:
         hint = f'write `device = "baidu.com/a800_80g_cgpu"`, or what your pool has, in [place.{place}]'
         what = "the job wants devices, and the place does not say what AIHC calls them"
@@ -103,7 +61,7 @@ def problems(job: Job, own: AihcSettings) -> list[Problem]:
     return found
 
 
-def body(job: Job, layout: CloudLayout, own: AihcSettings) -> dict[str, Any]:
+def body(job: Job, layout: CloudLayout, own: AihcSettings) -> JsonObject:
     """The request, without the pool and the queue, which stand in its query."""
     return {
         "name": layout.name,
@@ -121,7 +79,7 @@ def body(job: Job, layout: CloudLayout, own: AihcSettings) -> dict[str, Any]:
     }
 
 
-def resources(needs: Resource, device: str) -> list[dict[str, Any]]:
+def resources(needs: Resource, device: str) -> list[JsonObject]:
     """What one node needs, in AIHC's names and units."""
     found = {
         "cpu": needs.cpus,
@@ -153,7 +111,7 @@ def seat(word: str, rank: int) -> tuple[Role, int]:
     return Role.TRAINER, rank
 
 
-def _source(mount: CloudMount, own: AihcSettings) -> dict[str, Any]:
+def _source(mount: CloudMount, own: AihcSettings) -> JsonObject:
     bucket = mount.bucket or own.common.bucket
     return {
         "type": "bos",

@@ -1,7 +1,7 @@
 """BML's five calls for training jobs. An adapter; no SDK has them.
 
-A key is exchanged for a token, which stands in the query of every request, as this API wants it: so no query is ever told. Errors come
-with status 200 and a number.
+A key is exchanged for a token, which stands in the query of every request, as this API wants it:
+so no query is ever told. Errors come with status 200 and a number.
 """
 
 from __future__ import annotations
@@ -12,16 +12,24 @@ from urllib.parse import urlencode
 from umiak.adapters.stores import http_retry
 from umiak.adapters.stores.http_retry import Unanswered
 from umiak.core.cluster import Role
-from umiak.core.problem import Exit, Problem, UmiakError
+from umiak.core.problem import UmiakError
 from umiak.submit.backends.cloud import sdk
-from umiak.submit.backends.cloud.api import GONE, CloudFailure, CloudJob, CloudPod, LogPage
+from umiak.submit.backends.cloud.api import (
+    CloudFailure,
+    CloudJob,
+    CloudPod,
+    ForwardOnly,
+    LogPage,
+    of_all_pages,
+    oldest_first,
+    unless_gone,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-    from typing import Any
 
-    from umiak.submit.backend import LogsWanted
+    from umiak.core.json_types import JsonMapping, JsonObject
 
 KEYS = ("BML_API_KEY", "BML_SECRET_KEY")
 TOKENS = "/oauth/2.0/token"
@@ -32,8 +40,8 @@ STATUSES = {1: 500, 2: 503, 4: 429, 17: 429, 18: 429, 19: 429, 6: 403, 100: 401,
 """What the numbers of this API's errors are in HTTP."""
 
 
-class BmlApi:
-    """One account."""
+class BmlApi(ForwardOnly):
+    """One account. Of logs it tells nothing."""
 
     def __init__(self, keys: Mapping[str, str], *, endpoint: str, timeout_s: float) -> None:
         self._keys = dict(keys)
@@ -42,27 +50,18 @@ class BmlApi:
         self._token = ""
 
     def named(self, name: str) -> list[CloudJob]:
-        found = (each for each in self._search(name) if each.name == name)
-        return sorted(found, key=lambda each: (each.created_s or 0, each.id))
+        return oldest_first(self._search(name), name)
 
-    def create(self, body: dict[str, Any]) -> str:
+    def create(self, body: JsonObject) -> str:
         return sdk.made(_id(self._sent("create", body)))
 
     def job(self, job_id: str) -> CloudJob | None:
-        try:
-            return job_of(self._sent("detail", {"job_id": job_id}))
-        except CloudFailure as error:
-            if error.status in GONE:
-                return None
-            raise
+        return unless_gone(lambda: job_of(self._sent("detail", {"job_id": job_id})))
 
-    def page(self, job: CloudJob, pod: CloudPod, position: str, *, is_over: bool) -> LogPage:  # noqa: ARG002 - there are none
+    def page(self, _job: CloudJob, _pod: CloudPod, _position: str, _is_over: bool, /) -> LogPage:
         what = "BML's API has no logs"
         hint = "look at the job in BML's console, or write `outputs:` so that the job's log directory is kept"
-        raise UmiakError(Problem(code="UM-SUBMIT-273", what=what, hint=hint), exit_status=Exit.REFUSED)
-
-    def start(self, job: CloudJob, pod: CloudPod, wanted: LogsWanted, *, is_over: bool) -> str:  # noqa: ARG002 - of the protocol
-        return ""  # there are no logs
+        raise UmiakError.refused("UM-SUBMIT-273", what, hint=hint)
 
     def stop(self, job_id: str) -> None:
         self._sent("stop", {"job_id": job_id})
@@ -71,17 +70,15 @@ class BmlApi:
         return self._search("")
 
     def _search(self, name: str) -> Iterator[CloudJob]:
-        number = 1
-        while True:
+        def ask(number: int) -> tuple[list[JsonObject], float | str | None]:
             page = {"page_num": number, "page_size": PAGE_SIZE, **({"name": name} if name else {})}
-            said = self._sent("list", page)
-            jobs = said.get("jobs") or said.get("list") or []
-            yield from (job_of(each) for each in jobs if str(each.get("description") or "").startswith(MADE_BY))
-            if not jobs or number * PAGE_SIZE >= int(said.get("total") or said.get("total_num") or 0):
-                return
-            number += 1
+            answer = self._sent("list", page)
+            return answer.get("jobs") or answer.get("list") or [], answer.get("total") or answer.get("total_num")
 
-    def _sent(self, call: str, body: dict[str, Any]) -> dict[str, Any]:
+        found = of_all_pages(ask, PAGE_SIZE)
+        return (job_of(each) for each in found if str(each.get("description") or "").startswith(MADE_BY))
+
+    def _sent(self, call: str, body: JsonObject) -> JsonObject:
         for is_last in (False, True):
             if not self._token:
                 self._token = self._exchange()
@@ -97,13 +94,13 @@ class BmlApi:
 
     def _exchange(self) -> str:
         query = {"grant_type": "client_credentials", "client_id": self._keys[KEYS[0]]}
-        said = self._ask(f"{TOKENS}?{urlencode({**query, 'client_secret': self._keys[KEYS[1]]})}", None)
-        token = said.get("access_token")
+        answer = self._ask(f"{TOKENS}?{urlencode({**query, 'client_secret': self._keys[KEYS[1]]})}", None)
+        token = answer.get("access_token")
         if not isinstance(token, str) or not token:
             raise CloudFailure(401, "no token was given for the key")
         return token
 
-    def _ask(self, target: str, body: dict[str, Any] | None) -> dict[str, Any]:
+    def _ask(self, target: str, body: JsonObject | None) -> JsonObject:
         data = b"" if body is None else json.dumps(body).encode()
         headers = {"Content-Type": "application/json", "Accept": "application/json"}
         try:
@@ -112,7 +109,9 @@ class BmlApi:
             )
             said = json.loads(answer.read())
         except Unanswered as error:
-            raise CloudFailure(error.status, self._without_keys(str(error))) from None
+            raise CloudFailure(
+                error.status, self._without_keys(str(error)), retry_after_s=error.retry_after_s
+            ) from None
         except ValueError:
             raise CloudFailure(0, "the answer is not JSON") from None
         if not isinstance(said, dict):
@@ -127,26 +126,26 @@ class BmlApi:
         return sdk.without(text, {**self._keys, "token": self._token})
 
 
-def job_of(said: Mapping[str, Any]) -> CloudJob:
+def job_of(answer: JsonMapping) -> CloudJob:
     """A job as BML writes it. What it calls a state is in no document: words are compared in upper case."""
-    config = said.get("resource_config") or {}
-    count = int(config.get("node_count") or said.get("node_count") or 1)
+    config = answer.get("resource_config") or {}
+    count = int(config.get("node_count") or answer.get("node_count") or 1)
     return CloudJob(
-        id=_id(said),
-        name=str(said.get("name") or ""),
-        word=str(said.get("status") or said.get("job_status") or "").upper(),
-        reason=str(said.get("fail_reason") or said.get("message") or ""),
+        id=_id(answer),
+        name=str(answer.get("name") or ""),
+        word=str(answer.get("status") or answer.get("job_status") or "").upper(),
+        reason=str(answer.get("fail_reason") or answer.get("message") or ""),
         pods=tuple(CloudPod(id=str(number), role=Role.TRAINER, rank=number) for number in range(count)),
-        created_s=_seconds(said.get("create_time")),
-        ended_s=_seconds(said.get("finish_time")),
+        created_s=_seconds(answer.get("create_time")),
+        ended_s=_seconds(answer.get("finish_time")),
     )
 
 
-def _id(said: Mapping[str, Any]) -> str:
-    return str(said.get("job_id") or said.get("id") or "")
+def _id(answer: JsonMapping) -> str:
+    return str(answer.get("job_id") or answer.get("id") or "")
 
 
-def _seconds(said: Any) -> float | None:
-    if not isinstance(said, (int, float)) or isinstance(said, bool):
+def _seconds(moment: object) -> float | None:
+    if not isinstance(moment, (int, float)) or isinstance(moment, bool):
         return None
-    return said / 1000 if said > 1e11 else float(said)
+    return moment / 1000 if moment > 1e11 else float(moment)

@@ -1,7 +1,7 @@
 """What a job becomes for BML: the body of its request, and the keys of a place. A decider.
 
-BML brings one directory of BOS into its containers, so that launcher and files are uploaded into the run's. All nodes are alike; of a
-job with servers the first nodes are the servers.
+BML brings one directory of BOS into its containers, so that launcher and files are uploaded into the run's.
+All nodes are alike; of a job with servers the first nodes are the servers.
 """
 
 from __future__ import annotations
@@ -9,80 +9,47 @@ from __future__ import annotations
 import shlex
 
 from umiak.core.problem import Problem
-from umiak.core.value import value
 from umiak.schema import kinds
-from umiak.schema.keys import Key
-from umiak.submit.backends.cloud import settings
+from umiak.schema.settings import setting, settings
+from umiak.submit.backends.cloud import settings as cloud
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
-
     from umiak.core.job import Job
-    from umiak.schema.sections import Said
+    from umiak.core.json_types import JsonObject
     from umiak.submit.backends.cloud.layout import CloudLayout
     from umiak.submit.backends.cloud.settings import CloudSettings
 
 PAGE = "docs/how-to/submit-baidu.md"
 MOST_PUBLIC_NODES = 4
 
-TABLE = settings.table(
-    Key(name="repository", meaning="Id of the image repository that is bound to BML.", kind=kinds.TEXT, required=True),
-    Key(
-        name="resource_type",
-        meaning="Public resources, or a pool of your own.",
-        kind=kinds.CHOICE,
-        choices=("PUBLIC", "USER"),
-        default="PUBLIC",
-    ),
-    Key(
-        name="resource",
-        meaning="Name of the resource pool, such as `GPU_V100` or `CPU_4C_16G`.",
-        kind=kinds.TEXT,
-        required=True,
-    ),
-    Key(
-        name="strategy",
-        meaning="How BML starts the nodes.",
-        kind=kinds.CHOICE,
+
+@settings
+class BmlSettings:
+    """A place with BML."""
+
+    common: CloudSettings = cloud.common(
+        store="bos://bucket/folder",
+        directory="/tmp/umiak",  # noqa: S108 - in a container of this job alone
+    )
+    repository: str = setting(kinds.TEXT, "Id of the image repository that is bound to BML.", required=True)
+    resource_type: str = setting(
+        kinds.CHOICE, "Public resources, or a pool of your own.", choices=("PUBLIC", "USER"), default="PUBLIC"
+    )
+    resource: str = setting(kinds.TEXT, "Name of the resource pool, such as `GPU_V100` or `CPU_4C_16G`.", required=True)
+    strategy: str = setting(
+        kinds.CHOICE,
+        "How BML starts the nodes.",
         choices=("PaddleFleet", "PytorchDDP", "Horovod"),
         default="PaddleFleet",
-    ),
-    store="bos://bucket/folder",
-    directory="/tmp/umiak",  # noqa: S108 - in a container of this job alone
-)
-
-
-@value
-class BmlSettings:
-    """What is BML's own."""
-
-    common: CloudSettings
-    repository: str
-    resource_type: str
-    resource: str
-    strategy: str
-
-
-def settings_of(said: Said, place: str) -> BmlSettings:
-    """The settings of a place."""
-    return BmlSettings(
-        common=settings.common(said, place),
-        repository=said.text("repository") or "",
-        resource_type=said.text("resource_type") or "",
-        resource=said.text("resource") or "",
-        strategy=said.text("strategy") or "",
     )
 
 
 def problems(job: Job, own: BmlSettings) -> list[Problem]:
     """What keeps a job from BML."""
-    found = []
+    found = cloud.wrong_store(own.common, "BML", "bos")
     place = own.common.place
     image = job.image or own.common.image
-    if own.common.scheme != "bos":
-        hint = f'write `store = "bos://bucket/folder"` in [place.{place}]'
-        found.append(Problem(code="UM-SUBMIT-271", what=f"BML reads from BOS only: {own.common.store}", hint=hint))
     if image and ":" not in image.rpartition("/")[2]:
         hint = "write it as /project/paddle:2.6"
         found.append(Problem(code="UM-SUBMIT-265", what=f"BML needs an image with a tag: {image}", hint=hint))
@@ -93,7 +60,7 @@ def problems(job: Job, own: BmlSettings) -> list[Problem]:
     return found
 
 
-def body(job: Job, layout: CloudLayout, own: BmlSettings) -> dict[str, Any]:
+def body(job: Job, layout: CloudLayout, own: BmlSettings) -> JsonObject:
     """The request."""
     image, _, tag = (job.image or own.common.image).rpartition(":")
     return {

@@ -7,38 +7,39 @@ CloudFailure  a request that failed, and whether the cloud may have obeyed it al
 
 from __future__ import annotations
 
+from umiak.core.backoff import RETRIED_STATUSES, RequestFailure
 from umiak.core.value import value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-    from typing import Any, Protocol
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from typing import Protocol, TypeVar
 
     from umiak.core.cluster import Role
+    from umiak.core.json_types import JsonObject
     from umiak.submit.backend import LogsWanted
+
+    T = TypeVar("T")
 else:
     Protocol = object  # importing typing takes longer than a command may
 
-AGAIN = (0, 408, 425, 429, 500, 502, 503, 504)
+RETRIED = (0, 425, *RETRIED_STATUSES)
 REFUSED_KEY = (401, 403)
 GONE = (404, 410)
 
 
-class CloudFailure(Exception):
+class CloudFailure(RequestFailure):
     """A request that failed. Status 0: no answer came, or none that could be read."""
 
-    def __init__(self, status: int, what: str) -> None:
-        super().__init__(f"{status}: {what}" if status else what)
+    def __init__(self, status: int, what: str, *, retry_after_s: float = 0.0) -> None:
+        text = f"{status}: {what}" if status else what
+        super().__init__(text, is_retryable=status in RETRIED, retry_after_s=retry_after_s)
         self.status = status
-
-    @property
-    def is_worth_another_try(self) -> bool:
-        return self.status in AGAIN
 
     @property
     def is_unclear(self) -> bool:
         """Whether the cloud may have done what it was asked for. Too many requests: it surely has not."""
-        return self.is_worth_another_try and self.status != 429
+        return self.is_retryable and self.status != 429
 
 
 @value
@@ -92,17 +93,19 @@ class CloudApi(Protocol):
     def named(self, name: str) -> Sequence[CloudJob]:
         """The jobs of this very name, the oldest first."""
 
-    def create(self, body: dict[str, Any]) -> str:
+    def create(self, body: JsonObject) -> str:
         """Start a job; its id."""
 
     def job(self, job_id: str) -> CloudJob | None:
         """A job with its nodes; None if there is none."""
 
-    def page(self, job: CloudJob, pod: CloudPod, position: str, *, is_over: bool) -> LogPage:
+    def page(self, job: CloudJob, pod: CloudPod, position: str, is_over: bool, /) -> LogPage:
         """Lines behind a position; empty: from the beginning."""
 
-    def start(self, job: CloudJob, pod: CloudPod, wanted: LogsWanted, *, is_over: bool) -> str:
-        """The position from which on there are the lines that are wanted, by their number and time; empty: from the beginning."""
+    def start(self, job: CloudJob, pod: CloudPod, wanted: LogsWanted, is_over: bool, /) -> str:
+        """The position from which on there are the lines that are wanted, by their number and time;
+        empty: from the beginning.
+        """
 
     def stop(self, job_id: str) -> None:
         """Ask for the end of a job."""
@@ -111,8 +114,43 @@ class CloudApi(Protocol):
         """All jobs that umiak has made there."""
 
 
+class ForwardOnly:
+    """A cloud whose logs can be read from their beginning alone, or not at all."""
+
+    def start(self, _job: CloudJob, _pod: CloudPod, _wanted: LogsWanted, _is_over: bool, /) -> str:
+        return ""
+
+
 class TerminalApi(CloudApi, Protocol):
     """A cloud that gives links to terminals."""
 
     def terminal(self, job: CloudJob, pod: CloudPod) -> str:
         """A link to a terminal in a running pod; empty: it gave none."""
+
+
+def unless_gone(ask: Callable[[], T]) -> T | None:
+    """What a cloud answers; None if it does not know what was asked for:
+    a job that was deleted, the log of a node that has not begun.
+    """
+    try:
+        return ask()
+    except CloudFailure as error:
+        if error.status in GONE:
+            return None
+        raise
+
+
+def oldest_first(jobs: Iterable[CloudJob], name: str) -> list[CloudJob]:
+    """Those of this very name."""
+    return sorted((each for each in jobs if each.name == name), key=lambda each: (each.created_s or 0, each.id))
+
+
+def of_all_pages(ask: Callable[[int], tuple[Sequence[T], float | str | None]], size: int) -> Iterator[T]:
+    """``ask``: what is on a page, from 1 on, and how many there are on all; ``size``: of a page."""
+    number = 1
+    while True:
+        items, total = ask(number)
+        yield from items
+        if not items or number * size >= int(total or 0):
+            return
+        number += 1

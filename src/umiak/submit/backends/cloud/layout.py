@@ -6,12 +6,14 @@
     STORE/runs/NAME/start.json, start.py, node-*.json  DIRECTORY/run/
     STORE/runs/NAME/secrets.json                       DIRECTORY/run/, copied to DIRECTORY/private/
 
-The first two are known by their content, and uploaded once. The cloud brings each of the three directories into the containers,
-by a mount or a download: so nothing has to be in the image but Python, and no key of the store goes to a node.
+The first two are known by their content, and uploaded once. The cloud brings each of the three directories into the
+containers, by a mount or a download: so nothing has to be in the image but Python, and no key of the store goes to a
+node.
 
-Why secrets are an object: variables and commands of a job can be read by everybody who may look at the job, and no cloud of these
-documents a field that they can't. What may be read of a bucket is decided by its owner, and the object's own ACL is private. Nodes don't
-remove it, since a container that is started again needs it once more; the client does that when it sees the end of the run.
+Why secrets are an object: variables and commands of a job can be read by everybody who may look at the job, and no
+cloud of these documents a field that they can't. What may be read of a bucket is decided by its owner, and the object's
+own ACL is private. Nodes don't remove it, since a container that is started again needs it once more; the client does
+that when it sees the end of the run.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from __future__ import annotations
 from umiak.core.value import value
 from umiak.submit.payload import cloud_plan, node_plan
 from umiak.submit.payload.cloud_plan import CloudStart, RolePlan
-from umiak.submit.payload.node_plan import NodePlan, SentFiles
+from umiak.submit.payload.node_plan import PlaceTraits, SentFiles
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -75,7 +77,9 @@ class CloudLayout:
 
 
 def cloud_name(run_id: str, most: int) -> str:
-    """A name that every cloud takes: lower case, digits and dashes, beginning with a letter. What makes it unique is at its end."""
+    """A name that every cloud takes: lower case, digits and dashes, beginning with a letter.
+    What makes it unique is at its end.
+    """
     plain = "".join(each if each.isascii() and each.isalnum() else "-" for each in run_id.lower())
     plain = plain if plain[:1].isalpha() else f"u-{plain}"
     head, _, tail = plain.rpartition("-")
@@ -113,19 +117,17 @@ def of(
         (f"{run_key}{START}", _start(job, settings)),
         (f"{run_key}{BOOT}", _BOOT.format(words=_python_list(words))),
     ]
+    archive = f"{files_path}/{ARCHIVE}"
+    traits = PlaceTraits(
+        directory=work,
+        tee="all",  # the cloud keeps what the container prints, and nothing else
+        files=SentFiles(digest=digest, store=f"{home}/unpacked", archive=archive) if digest else None,
+        inputs=inputs,
+        outputs=outputs,
+        secrets_file=f"{home}/private/{SECRETS}",
+    )
     for role in job.roles:
-        plan = NodePlan(
-            run_id=run_id,
-            directory=work,
-            launch=node_plan.launch_words(job, role, run_id),
-            env=tuple(job.environment_of(role).items()),
-            files=SentFiles(digest=digest, store=f"{home}/unpacked", archive=f"{files_path}/{ARCHIVE}")
-            if digest
-            else None,
-            inputs=inputs,
-            outputs=outputs,
-            secrets_file=f"{home}/private/{SECRETS}",
-        )
+        plan = node_plan.of(job, role, run_id, traits)
         objects.append((f"{run_key}{plan_name(role)}", node_plan.as_text(plan)))
     return CloudLayout(
         run_id=run_id,
@@ -161,7 +163,9 @@ def _start(job: Job, settings: CloudSettings) -> str:
 def _data(
     job: Job, settings: CloudSettings, work: str
 ) -> tuple[tuple[CloudMount, ...], tuple[Transfer, ...], tuple[Transfer, ...]]:
-    """Data in the cloud's own store is brought by the cloud, which needs no keys on the nodes; the rest by the nodes."""
+    """Data in the cloud's own store is brought by the cloud,
+    which needs no keys on the nodes; the rest by the nodes.
+    """
     mounts: list[CloudMount] = []
     left: dict[bool, list[Transfer]] = {False: [], True: []}
     for is_written, transfers in ((False, job.inputs), (True, job.outputs)):

@@ -4,8 +4,9 @@
     at = tail(fetch, start_s, now_s=, count=)             or where only the last lines are wanted
     read(at, fetch, now_s=, most=)                        a page; ``fetch(start_s, end_s)`` gives the lines of a span
 
-A line may appear in answers some time after it was written. So the last minute is asked for again at every look, and the number of its
-lines that were told is kept; what is older is never asked for again. A span with more lines than one answer may have is halved.
+A line may appear in answers some time after it was written. So the last minute is asked for again at every look, and
+the number of its lines that were told is kept; what is older is never asked for again. A span with more lines than one
+answer may have is halved.
 """
 
 from __future__ import annotations
@@ -53,7 +54,9 @@ def from_text(text: str) -> Window | None:
 
 
 def tail(fetch: Callable[[int, int], list[str]], first_s: int, *, now_s: float, count: int) -> Window:
-    """A window that begins so late that few more than the last lines are in it: spans before the end are doubled until they have enough."""
+    """A window that begins so late that few more than the last lines are in it:
+    spans before the end are doubled until they have enough.
+    """
     end_s, span_s = int(now_s) + 1, LATE_S
     while end_s - span_s > first_s:
         if len(fetch(end_s - span_s, end_s)) >= count:
@@ -63,7 +66,9 @@ def tail(fetch: Callable[[int, int], list[str]], first_s: int, *, now_s: float, 
 
 
 def read(at: Window, fetch: Callable[[int, int], list[str]], *, now_s: float, most: int) -> LogPage:
-    """The lines behind a window's beginning that were not told: to the end of the log, or of the first span that is past."""
+    """The lines behind a window's beginning that were not told:
+    to the end of the log, or of the first span that is past.
+    """
     told: list[tuple[str, str]] = []
     begin, span, count = at.start_s, at.span_s, 0
     while begin <= now_s:

@@ -1,19 +1,29 @@
-"""The vendors' SDKs: imported when a request is sent, with an error that names umiak's extra where one is missing. An adapter.
+"""The vendors' SDKs: imported when a request is sent, with an error that names umiak's extra where one is missing;
+and requests that are tried again. An adapter.
 
-They are imported by name, so that nothing of umiak needs them to be installed; and their own logs, which show signatures and
-bodies, stay silent whatever the program around them does with logging.
+They are imported by name, so that nothing of umiak needs them to be installed;
+and their own logs, which show signatures and bodies, stay silent whatever the program around them does with logging.
 """
 
 from __future__ import annotations
 
+import datetime as dt
+
+from umiak.adapters.stores import http_retry
 from umiak.core.problem import Exit, Problem, UmiakError
 from umiak.submit.backends.cloud.api import CloudFailure
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from typing import Any
+    from collections.abc import Callable, Mapping, Sequence
+    from typing import Any, TypeVar
 
+    from umiak.core.json_types import JsonObject
+    from umiak.submit.backends.cloud.api import CloudApi
+
+    T = TypeVar("T")
+
+BAIDU = "baidu"
 LOGGERS = ("HuaweiCloud-SDK-ModelArtsClient", "baidubce", "alibabacloud-tea", "darabonba-core")
 
 
@@ -80,7 +90,47 @@ def made(job_id: object) -> str:
     return job_id
 
 
-def failure(error: Exception, keys: Mapping[str, str]) -> CloudFailure:
+def sent(call: Callable[..., Any], keys: Mapping[str, str], /, *arguments: object, **words: object) -> Any:
+    """What a call of an SDK returns; `CloudFailure` for whatever it raises."""
+    try:
+        return call(*arguments, **words)
+    except Exception as error:  # noqa: BLE001 - SDKs raise whatever they like
+        raise _failure(error, keys) from None
+
+
+def seconds_of(text: object) -> float | None:
+    """A time in words, since 1970; None if it is none."""
+    try:
+        return dt.datetime.fromisoformat(str(text).replace("Z", "+00:00")).timestamp() if text else None
+    except ValueError:
+        return None
+
+
+def utc(seconds: float) -> str:
+    """Seconds since 1970 as clouds want them."""
+    return dt.datetime.fromtimestamp(seconds, dt.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def baidu_client(service: str, name: str, account: Sequence[str], endpoint: str, timeout_s: float) -> Any:
+    """A client of Baidu's SDK that tries nothing again. ``account``: key, secret, and a session's token or nothing."""
+    base = load("baidubce.bce_client_configuration", BAIDU)
+    credentials = load("baidubce.auth.bce_credentials", BAIDU)
+    policy = load("baidubce.retry.retry_policy", BAIDU)
+    protocol = load("baidubce.protocol", BAIDU)
+    key, secret, token = account
+    scheme, _, host = endpoint.partition("://")
+    config = base.BceClientConfiguration(
+        credentials=credentials.BceCredentials(key, secret),
+        endpoint=host,
+        protocol=protocol.HTTP if scheme == "http" else protocol.HTTPS,
+        connection_timeout_in_mills=int(timeout_s * 1000),
+        retry_policy=policy.NoRetryPolicy(),
+        security_token=token or None,
+    )
+    return getattr(load(service, BAIDU), name)(config)
+
+
+def _failure(error: Exception, keys: Mapping[str, str]) -> CloudFailure:
     """What an exception of an SDK means. Mistakes in a program are raised as they are."""
     if isinstance(error, (TypeError, AttributeError, NameError, LookupError)):
         raise error
@@ -91,3 +141,43 @@ def failure(error: Exception, keys: Mapping[str, str]) -> CloudFailure:
     code = getattr(cause, "error_code", None) or getattr(cause, "code", None)
     text = f"{code}: {said}" if code and str(code) not in str(said) else str(said)
     return CloudFailure(int(status), without(text if status else f"{type(cause).__name__}: {text}", keys))
+
+
+FIRST_DELAY_S = 0.5
+
+
+def with_retries(act: Callable[[], T], *, first_delay_s: float = FIRST_DELAY_S) -> T:
+    """Do it until it succeeds, is refused, or has failed too often."""
+    return http_retry.repeat(act, first_delay_s=first_delay_s)
+
+
+def created(api: CloudApi, name: str, body: JsonObject, *, first_delay_s: float = FIRST_DELAY_S) -> str:
+    """Create a job unless there is one of this name.
+    After an unclear answer it is looked for before it is created again.
+
+    A request that was thought lost may still arrive after that look. So once there was doubt, all jobs of
+    the name are looked at in the end, and all but the oldest are stopped: every client chooses the same one.
+    """
+    is_unclear = False
+    failures = 0
+    while True:
+        jobs = with_retries(lambda: api.named(name), first_delay_s=first_delay_s)
+        if jobs:
+            return _only(api, [job.id for job in jobs], first_delay_s)
+        try:
+            job_id = api.create(body)
+        except CloudFailure as error:
+            failures += 1
+            is_unclear = is_unclear or error.is_unclear
+            http_retry.wait(failures, error, first_delay_s=first_delay_s)
+            continue
+        if not is_unclear:
+            return job_id
+        jobs = with_retries(lambda: api.named(name), first_delay_s=first_delay_s)
+        return _only(api, [job.id for job in jobs] or [job_id], first_delay_s)
+
+
+def _only(api: CloudApi, ids: list[str], first_delay_s: float) -> str:
+    for each in ids[1:]:
+        with_retries(lambda each=each: api.stop(each), first_delay_s=first_delay_s)  # type: ignore[misc]
+    return ids[0]

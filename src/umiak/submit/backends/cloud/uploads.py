@@ -1,4 +1,6 @@
-"""Puts what a run needs into the store of its place: what is known by its content once, secrets for nobody else. An adapter."""
+"""Puts what a run needs into the store of its place: what is known by its content once, secrets for nobody else.
+An adapter.
+"""
 
 from __future__ import annotations
 

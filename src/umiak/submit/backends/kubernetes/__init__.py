@@ -1,1 +1,3 @@
-"""The place kubernetes: a job as an Indexed Job, a JobSet or a PaddleJob, through the cluster's API with the standard library alone."""
+"""The place kubernetes: a job as an Indexed Job, a JobSet or a PaddleJob,
+through the cluster's API with the standard library alone.
+"""

@@ -1,7 +1,7 @@
 """The backend `kubernetes`: a run as objects of a cluster. An adapter.
 
-Names of objects follow from the run's id, and all of them have its digest: a submission that is repeated finds what is there. The
-workload comes last, and owns the rest from then on, so that nothing is left behind when it is deleted.
+Names of objects follow from the run's id, and all of them have its digest: a submission that is repeated finds what
+is there. The workload comes last, and owns the rest from then on, so that nothing is left behind when it is deleted.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import os
 import time
 
 from umiak.core.job import Handle
-from umiak.core.problem import Exit, Problem, UmiakError
+from umiak.core.problem import Problem, UmiakError
 from umiak.core.shown import without_password
 from umiak.kube.answers import KubeRefused, KubeSilent
 from umiak.kube.times import maybe, text_of
@@ -24,8 +24,8 @@ from umiak.submit.backends.kubernetes.settings import WorkloadKind
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
-    from typing import Any
 
+    from umiak.core.json_types import JsonMapping, JsonObject
     from umiak.core.status import JobStatus
     from umiak.submit.backend import (
         JobNode,
@@ -261,7 +261,7 @@ class KubeBackend(KubePlanning, Pinning):
             if said.get(KIND) in [each.value for each in WorkloadKind]
             else [each.value for each in WorkloadKind]
         )
-        workloads: list[dict[str, Any]] = []
+        workloads: list[JsonObject] = []
         for kind in kinds:
             word = manifests.KINDS[WorkloadKind(kind)]
             try:
@@ -283,18 +283,15 @@ class KubeBackend(KubePlanning, Pinning):
         return collection(kind, self._namespace)
 
     def _stays(self, handle: Handle, pods: tuple[str, ...]) -> UmiakError:
-        return UmiakError(
-            Problem(
-                code="UM-SUBMIT-190",
-                what=f"{self._place}: the run does not end: {handle}",
-                why=f"still there: {', '.join(pods[:5]) or 'its workload'}",
-                hint="does its node answer, and does its operator run? `kubectl describe pod` tells more",
-            ),
-            exit_status=Exit.REFUSED,
+        return UmiakError.refused(
+            "UM-SUBMIT-190",
+            f"{self._place}: the run does not end: {handle}",
+            why=f"still there: {', '.join(pods[:5]) or 'its workload'}",
+            hint="does its node answer, and does its operator run? `kubectl describe pod` tells more",
         )
 
 
-def _is_ending(pod: Mapping[str, Any], grace_s: int) -> bool:
+def _is_ending(pod: JsonMapping, grace_s: int) -> bool:
     metadata = pod["metadata"]
     given = metadata.get("deletionGracePeriodSeconds")
     return bool(metadata.get("deletionTimestamp")) and (given is None or int(given) <= grace_s)

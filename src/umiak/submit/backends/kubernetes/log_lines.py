@@ -1,7 +1,8 @@
 """Lines of a pod's log, each with its time: whose line it is, and which lines were given already. A decider.
 
-The API gives the lines since a time, in whole seconds. `SeenLines` remembers those of the last seconds, so that a connection that broke
-goes on with the first line that was not given, also if lines have the same time, came out of order, or the log was rotated.
+The API gives the lines since a time, in whole seconds. `SeenLines` remembers those of the last seconds, so that a
+connection that broke goes on with the first line that was not given, also if lines have the same time, came out of
+order, or the log was rotated.
 """
 
 from __future__ import annotations
@@ -49,9 +50,12 @@ class PodSource:
     """When its container began, in nanoseconds since 1970; 0: nobody knows."""
 
     def dropped_before(self, first: StampedLine) -> str:
-        """What to say if the first line that the cluster has is not the first one that was written; empty: it may well be.
+        """What to say if the first line that the cluster has is not the first one
+        that was written; empty: it may well be.
 
-        Kubelets rotate logs and show only the newest file. A launcher's first line comes soon and begins with its name."""
+        Kubelets rotate logs and show only the newest file.
+        A launcher's first line comes soon and begins with its name.
+        """
         late_s = (first.at - self.began_at) // 10**9
         if not self.began_at or not first.at or late_s < LATE_S or first.text.startswith(LAUNCHERS_OWN):
             return ""
@@ -120,7 +124,9 @@ class Resumed:
 
     @property
     def may_have_asked(self) -> bool:
-        """Whether a worker that was asked for, and of which nothing was seen, may be one of this pod: its rank is among those that are."""
+        """Whether a worker that was asked for, and of which nothing was seen, may be one of this pod:
+        its rank is among those that are.
+        """
         return not self._ranks or min(self._ranks) <= (self._wanted.rank or 0) <= max(self._ranks)
 
     def line(self, line: StampedLine) -> LogLine | None:

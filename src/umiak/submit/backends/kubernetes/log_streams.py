@@ -1,4 +1,5 @@
-"""Follows the logs of all pods of a run at once, each over a connection of its own that is taken up again when it breaks. An adapter.
+"""Follows the logs of all pods of a run at once, each over a connection of its own
+that is taken up again when it breaks. An adapter.
 
 with LogStreams(connect, collection, wanted) as streams:
     streams.look(pods)                  begins with pods that were not there before
@@ -19,9 +20,9 @@ from umiak.submit.backends.kubernetes.names import CONTAINER
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-    from typing import Any
+    from collections.abc import Callable, Iterator
 
+    from umiak.core.json_types import JsonMapping
     from umiak.kube.api import KubeApi
     from umiak.submit.backend import LogsWanted
 
@@ -55,7 +56,7 @@ class LogStreams:
     def is_done(self) -> bool:
         return self._running == 0 and self._given.empty()
 
-    def look(self, pods: tuple[Mapping[str, Any], ...]) -> None:
+    def look(self, pods: tuple[JsonMapping, ...]) -> None:
         """Begin with what is new and has a log."""
         for pod in pods:
             metadata = pod["metadata"]
@@ -103,7 +104,7 @@ class LogStreams:
         return False
 
 
-def source_of(pod: Mapping[str, Any]) -> PodSource:
+def source_of(pod: JsonMapping) -> PodSource:
     """Who writes the log of a pod."""
     own = state.node_of(pod)
     return PodSource(
@@ -146,8 +147,9 @@ class PodLog:
             stop.wait(AGAIN_S)
 
     def read(self) -> Iterator[LogLine]:
-        """What there is now. Of a tail, so much of the pod's log that its workers have their last lines in it; if few are asked for,
-        and have written less than the others, all of it."""
+        """What there is now. Of a tail, so much of the pod's log that its workers have their last lines in it;
+        if few are asked for, and have written less than the others, all of it.
+        """
         try:
             if self._wanted.tail is None:
                 yield from self._once(follow=False)

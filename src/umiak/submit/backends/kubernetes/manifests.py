@@ -3,7 +3,8 @@
     for each in objects(job, "ctr-3f2a9c10", settings, cluster):
         each.collection, each.name, each.body
 
-Secrets have no value here, and archives no bytes: what sends an object puts them in. The same job gives the same objects.
+Secrets have no value here, and archives no bytes: what sends an object puts them in.
+The same job gives the same objects.
 """
 
 from __future__ import annotations
@@ -29,14 +30,14 @@ from umiak.submit.backends.kubernetes.names import (
 )
 from umiak.submit.backends.kubernetes.settings import KUEUE, VOLCANO, WorkloadKind
 from umiak.submit.payload import node_plan
-from umiak.submit.payload.node_plan import NodePlan, SentFiles
+from umiak.submit.payload.node_plan import PlaceTraits, SentFiles
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
-
     from umiak.core.job import Job, RoleSpec
+    from umiak.core.json_types import JsonObject
     from umiak.submit.backends.kubernetes.settings import KubeSettings
+    from umiak.submit.payload.node_plan import NodePlan
 
 API = {
     "Secret": ("v1", "secrets"),
@@ -83,7 +84,7 @@ class KubeObject:
     kind: str
     namespace: str
     name: str
-    body: dict[str, Any]
+    body: JsonObject
     filled: str = ""
     """What is put in when it is sent: ``secrets``, ``launcher`` or ``files``."""
     content: tuple[tuple[str, str], ...] = ()
@@ -145,19 +146,12 @@ def plan_of(job: Job, role: RoleSpec, run_id: str, settings: KubeSettings, parts
         url = f"{settings.files_url.rstrip('/')}/{parts.files_digest}.tar.gz" if parts.has_large_files else ""
         archive = f"../work/{ARCHIVE}" if url else f"../files/{ARCHIVE}"
         files = SentFiles(digest=parts.files_digest, store="../work/store", archive=archive, url=url)
-    return NodePlan(
-        run_id=run_id,
-        directory="../work/job",
-        # All workers speak through the pod's log; their files are gone with the pod.
-        launch=("--tee", "all", "--log_dir", "../logs", *node_plan.launch_words(job, role, run_id)),
-        env=tuple(job.environment_of(role).items()),
-        files=files,
-        inputs=job.inputs,
-        outputs=job.outputs,
-    )
+    # All workers speak through the pod's log; their files are gone with the pod.
+    traits = PlaceTraits(directory="../work/job", tee="all", log_directory="../logs", files=files)
+    return node_plan.of(job, role, run_id, traits)
 
 
-def shown(each: KubeObject) -> dict[str, Any]:
+def shown(each: KubeObject) -> JsonObject:
     """The object as a dry run prints it."""
     if not each.filled:
         return each.body
@@ -168,7 +162,7 @@ def shown(each: KubeObject) -> dict[str, Any]:
 # ---- the parts
 
 
-def _object(kind: str, name: str, body: dict[str, Any], parts: ClusterParts) -> KubeObject:
+def _object(kind: str, name: str, body: JsonObject, parts: ClusterParts) -> KubeObject:
     head = {"apiVersion": API[kind][0], "kind": kind, "metadata": {"name": name, "namespace": parts.namespace}}
     return KubeObject(kind=kind, namespace=parts.namespace, name=name, body={**head, **body})
 
@@ -199,15 +193,15 @@ def _queue_label(kind: str, settings: KubeSettings) -> dict[str, str]:
     return {"kueue.x-k8s.io/queue-name": settings.queue} if is_kueue else {}
 
 
-def _service(names: RunNames) -> dict[str, Any]:
+def _service(names: RunNames) -> JsonObject:
     """Gives every pod a name, also before it is ready: launchers meet before anything else."""
     return {
         "spec": {"clusterIP": "None", "publishNotReadyAddresses": True, "selector": {RUN: names.name}},
     }
 
 
-def _gang(job: Job, settings: KubeSettings) -> dict[str, Any]:
-    spec: dict[str, Any] = {"minMember": job.nodes.least}
+def _gang(job: Job, settings: KubeSettings) -> JsonObject:
+    spec: JsonObject = {"minMember": job.nodes.least}
     if settings.queue:
         spec["queue"] = settings.queue
     if settings.priority_class:
@@ -239,15 +233,15 @@ def _workloads(job: Job, names: RunNames, settings: KubeSettings, parts: Cluster
     return [_object("JobSet", names.name, {"spec": spec}, parts)]
 
 
-def _job(job: Job, role: RoleSpec, names: RunNames, settings: KubeSettings, parts: ClusterParts) -> dict[str, Any]:
+def _job(job: Job, role: RoleSpec, names: RunNames, settings: KubeSettings, parts: ClusterParts) -> JsonObject:
     """The spec of an Indexed Job with a pod for each node of a role.
 
-    A launcher restarts its workers itself, so a pod that ends with an error ends the job. A pod that its cluster took away is made
-    again: of an elastic job as often as it happens, else as often as the job may restart.
+    A launcher restarts its workers itself, so a pod that ends with an error ends the job. A pod that its cluster
+    took away is made again: of an elastic job as often as it happens, else as often as the job may restart.
     """
     layout = {GROUPS[each.role]: (1, each.nodes.most) for each in job.roles}
     env = {} if job.nodes.most == 1 else contract.environment_of_pod(names.name, GROUPS[role.role], layout)
-    spec: dict[str, Any] = {
+    spec: JsonObject = {
         "completionMode": "Indexed",
         "completions": role.nodes.most,
         "parallelism": role.nodes.most,
@@ -287,14 +281,16 @@ def _job(job: Job, role: RoleSpec, names: RunNames, settings: KubeSettings, part
     return spec
 
 
-def _paddlejob(job: Job, names: RunNames, settings: KubeSettings, parts: ClusterParts) -> dict[str, Any]:
-    """For the operator of batch.paddlepaddle.org, which tells pods of one another by itself. Pods are kept for their logs.
+def _paddlejob(job: Job, names: RunNames, settings: KubeSettings, parts: ClusterParts) -> JsonObject:
+    """For the operator of batch.paddlepaddle.org, which tells pods of one another by itself.
+    Pods are kept for their logs.
 
-    As in Indexed Jobs, a pod that ends with an error ends the job: its launcher has restarted its workers as often as it may.
+    As in Indexed Jobs, a pod that ends with an error ends the job:
+    its launcher has restarted its workers as often as it may.
     """
     from umiak.platforms.paddlecloud import ELASTIC_SERVER
 
-    spec: dict[str, Any] = {"cleanPodPolicy": "Never", "intranet": "PodIP", "runPolicy": {"backoffLimit": 0}}
+    spec: JsonObject = {"cleanPodPolicy": "Never", "intranet": "PodIP", "runPolicy": {"backoffLimit": 0}}
     env = {}
     if job.nodes.is_elastic:
         spec["elastic"] = 1
@@ -310,7 +306,7 @@ def _paddlejob(job: Job, names: RunNames, settings: KubeSettings, parts: Cluster
             counts |= {"requests": role.nodes.least, "limits": role.nodes.most}
         spec[GROUPS[role.role]] = {**counts, "template": pods.template(job, role, names, settings, extras)}
     if settings.scheduler == VOLCANO:
-        policy: dict[str, Any] = {"minAvailable": job.nodes.least}
+        policy: JsonObject = {"minAvailable": job.nodes.least}
         if settings.queue:
             policy["queue"] = settings.queue
         if settings.priority_class:

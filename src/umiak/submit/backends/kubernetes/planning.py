@@ -1,4 +1,5 @@
-"""What a job becomes in a cluster, as far as it can be told before anything is sent; and the way to the cluster. An adapter.
+"""What a job becomes in a cluster, as far as it can be told before anything is sent; and the way to the cluster.
+An adapter.
 
     KubePlanning(place, settings, context).check(job), .render(job, run_id)
 
@@ -50,7 +51,9 @@ class KubePlanning(OfflineCheck, FilesSent):
         self._payload = sending.KubePayload(context.directory, context.environ)
 
     def check(self, job: Job) -> list[Problem]:
-        """What can be told before anything is sent; the cluster is asked for what it has, if the place does not say it."""
+        """What can be told before anything is sent;
+        the cluster is asked for what it has, if the place does not say it.
+        """
         return self._problems(job, self._parts(job))
 
     def check_offline(self, job: Job) -> list[Problem]:
@@ -60,7 +63,7 @@ class KubePlanning(OfflineCheck, FilesSent):
         except UmiakError as error:
             return list(error.problems)
 
-    def missing_here(self, job: Job) -> list[Problem]:  # noqa: ARG002 - of the protocol
+    def missing_here(self, _: Job, /) -> list[Problem]:
         """A kubeconfig, and an answer of the cluster where the place does not say what a job becomes there."""
         return list(self._offline.missing)
 
@@ -94,7 +97,7 @@ class KubePlanning(OfflineCheck, FilesSent):
 
     def _problems(self, job: Job, parts: ClusterParts) -> list[Problem]:
         secret_bytes = sum(len(self._context.environ.get(name, "").encode()) for name in job.secrets)
-        return checks.problems(job, self._place, self._settings, parts, secret_bytes)
+        return list(checks.problems(job, self._place, self._settings, parts, secret_bytes))
 
     def _parts(self, job: Job) -> ClusterParts:
         return self._parts_for(job, self._namespace, self._workload_kind())
@@ -164,13 +167,12 @@ class KubePlanning(OfflineCheck, FilesSent):
         return self._api
 
     def _connect(self, *, is_brief: bool = False) -> KubeApi:
-        from umiak.kube.api import (
-            ATTEMPTS,  # with TLS and HTTP, which a place that says everything does not need
-            KubeApi,
-        )
+        from umiak.kube.api import KubeApi  # with TLS and HTTP, which a place that says everything does not need
 
-        wait_s = min(OFFLINE_S, self._settings.request_timeout_s) if is_brief else self._settings.request_timeout_s
-        attempts = 1 if is_brief else ATTEMPTS
+        wait_s: float | None = self._settings.request_timeout_s or None
+        if is_brief:
+            wait_s = min(OFFLINE_S, wait_s or OFFLINE_S)
+        attempts = 1 if is_brief else None
         return KubeApi(self._access, self._context.environ, timeout_s=wait_s, attempts=attempts)
 
     def _telling(self) -> _Telling:

@@ -14,8 +14,7 @@ from umiak.kube.answers import KubeRefused, KubeSilent
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
-
+    from umiak.core.json_types import JsonObject
     from umiak.kube.api import KubeApi
 
 WATCH_S = 240
@@ -31,7 +30,7 @@ class PodWatch:
 
     def __init__(self, api: KubeApi, path: str, selector: str) -> None:
         self._api, self._path, self._selector = api, path, selector
-        self._pods: dict[str, dict[str, Any]] = {}
+        self._pods: dict[str, JsonObject] = {}
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self.trouble: BaseException | None = None
@@ -45,7 +44,7 @@ class PodWatch:
         self._stop.set()
 
     @property
-    def pods(self) -> tuple[dict[str, Any], ...]:
+    def pods(self) -> tuple[JsonObject, ...]:
         if self.trouble is not None:
             raise self.trouble
         with self._lock:
@@ -98,7 +97,7 @@ class PodWatch:
             self._stop.wait(AGAIN_S)
         return version
 
-    def _take(self, kind: str, pod: dict[str, Any]) -> None:
+    def _take(self, kind: str, pod: JsonObject) -> None:
         with self._lock:
             if kind == "DELETED":
                 self._pods.pop(pod["metadata"]["uid"], None)

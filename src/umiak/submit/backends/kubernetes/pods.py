@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from umiak.core.value import value
 from umiak.submit.backends.kubernetes.names import CONTAINER, MANAGED_BY, OURS, ROLE, RUN
-from umiak.submit.backends.kubernetes.settings import KUEUE, VOLCANO
+from umiak.submit.backends.kubernetes.settings import KUEUE, SHARED_MEMORY, VOLCANO
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
-
     from umiak.core.job import Job, RoleSpec
+    from umiak.core.json_types import JsonObject
     from umiak.submit.backends.kubernetes.names import RunNames
     from umiak.submit.backends.kubernetes.settings import KubeSettings, KubeToleration, KubeVolume
 
@@ -22,7 +21,6 @@ ROOT = "/umiak"
 LAUNCHER_NAME = "umiak-launcher.pyz"
 PLAN_NAME = "node.json"
 START = "umiak.submit.payload.node_start"
-SHARED_MEMORY = "/dev/shm"  # noqa: S108 - a mount
 GANG = "scheduling.k8s.io/group-name"
 """The annotation by which Volcano knows a pod's PodGroup."""
 _UNITS = ((1 << 30, "Gi"), (1 << 20, "Mi"), (1 << 10, "Ki"))
@@ -40,9 +38,9 @@ class PodExtras:
     """Whether the job's files are in a ConfigMap."""
 
 
-def template(job: Job, role: RoleSpec, names: RunNames, settings: KubeSettings, extras: PodExtras) -> dict[str, Any]:
+def template(job: Job, role: RoleSpec, names: RunNames, settings: KubeSettings, extras: PodExtras) -> JsonObject:
     """A pod template."""
-    metadata: dict[str, Any] = {
+    metadata: JsonObject = {
         "labels": {**dict(settings.labels), MANAGED_BY: OURS, RUN: names.name, ROLE: role.role.value}
     }
     annotations = dict(settings.annotations)
@@ -51,7 +49,7 @@ def template(job: Job, role: RoleSpec, names: RunNames, settings: KubeSettings, 
     if annotations:
         metadata["annotations"] = annotations
     shared_memory = role.resource.shared_memory_bytes or settings.shared_memory_bytes
-    spec: dict[str, Any] = {
+    spec: JsonObject = {
         "restartPolicy": "Never",
         "terminationGracePeriodSeconds": settings.grace_s,
         # A pod's token of the cluster is of no use to a job, unless somebody gave it an account for that.
@@ -86,8 +84,8 @@ def quantity(count: int) -> str:
 
 def _container(
     job: Job, role: RoleSpec, names: RunNames, settings: KubeSettings, extras: PodExtras, shared_memory: int
-) -> dict[str, Any]:
-    made: dict[str, Any] = {
+) -> JsonObject:
+    container: JsonObject = {
         "name": CONTAINER,
         "image": job.image or settings.image,
         "command": [settings.python, f"{ROOT}/launcher/{LAUNCHER_NAME}", "-m", START, f"{ROOT}/plan/{PLAN_NAME}"],
@@ -106,13 +104,13 @@ def _container(
         ],
     }
     if settings.pull_policy:
-        made["imagePullPolicy"] = settings.pull_policy
+        container["imagePullPolicy"] = settings.pull_policy
     if resources := _resources(role, settings):
-        made["resources"] = resources
-    return made
+        container["resources"] = resources
+    return container
 
 
-def _resources(role: RoleSpec, settings: KubeSettings) -> dict[str, Any]:
+def _resources(role: RoleSpec, settings: KubeSettings) -> JsonObject:
     """Memory and accelerators are asked for and limited alike; more CPU may be used where there is some."""
     wanted = role.resource
     requests, limits = {}, {}
@@ -123,35 +121,35 @@ def _resources(role: RoleSpec, settings: KubeSettings) -> dict[str, Any]:
     if wanted.devices:
         name = settings.resource_of(wanted.device)
         requests[name] = limits[name] = str(wanted.devices)
-    found = {"requests": requests, "limits": limits}
-    return {name: each for name, each in found.items() if each}
+    resources = {"requests": requests, "limits": limits}
+    return {name: each for name, each in resources.items() if each}
 
 
-def _whereabouts(settings: KubeSettings) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+def _whereabouts(settings: KubeSettings) -> JsonObject:
+    spec: JsonObject = {}
     if settings.scheduler and settings.scheduler != KUEUE:
-        found["schedulerName"] = settings.scheduler
+        spec["schedulerName"] = settings.scheduler
     if settings.priority_class:
-        found["priorityClassName"] = settings.priority_class
+        spec["priorityClassName"] = settings.priority_class
     if settings.service_account:
-        found["serviceAccountName"] = settings.service_account
+        spec["serviceAccountName"] = settings.service_account
     if settings.image_pull_secrets:
-        found["imagePullSecrets"] = [{"name": name} for name in settings.image_pull_secrets]
+        spec["imagePullSecrets"] = [{"name": name} for name in settings.image_pull_secrets]
     if settings.node_selector:
-        found["nodeSelector"] = dict(settings.node_selector)
+        spec["nodeSelector"] = dict(settings.node_selector)
     if settings.tolerations:
-        found["tolerations"] = [_toleration(each) for each in settings.tolerations]
-    return found
+        spec["tolerations"] = [_toleration(each) for each in settings.tolerations]
+    return spec
 
 
 def _toleration(each: KubeToleration) -> dict[str, str]:
-    made = {"operator": "Equal" if each.value else "Exists"}
+    toleration = {"operator": "Equal" if each.value else "Exists"}
     parts = {"key": each.key, "value": each.value, "effect": each.effect}
-    return {**made, **{name: text for name, text in parts.items() if text}}
+    return {**toleration, **{name: text for name, text in parts.items() if text}}
 
 
-def _volume(volume: KubeVolume) -> dict[str, Any]:
-    source: dict[str, Any]
+def _volume(volume: KubeVolume) -> JsonObject:
+    source: JsonObject
     if volume.pvc:
         source = {
             "persistentVolumeClaim": {"claimName": volume.pvc, **({"readOnly": True} if volume.read_only else {})}
@@ -166,7 +164,7 @@ def _volume(volume: KubeVolume) -> dict[str, Any]:
     return {"name": volume.name, **source}
 
 
-def _mount(volume: KubeVolume) -> dict[str, Any]:
+def _mount(volume: KubeVolume) -> JsonObject:
     return {
         "name": volume.name,
         "mountPath": volume.mount,

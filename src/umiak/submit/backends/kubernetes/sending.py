@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 
-from umiak.core.problem import Exit, Problem, UmiakError
+from umiak.core.problem import UmiakError
 from umiak.kube.answers import KubeRefused, KubeSilent
 from umiak.submit.backend import AnswerLost
 from umiak.submit.backends.kubernetes import manifests
@@ -18,9 +18,9 @@ from umiak.submit.backends.kubernetes.names import DIGEST, RUN, RUN_ID
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from typing import Any
 
     from umiak.core.job import FileSet, Job
+    from umiak.core.json_types import JsonObject
     from umiak.kube.api import KubeApi
     from umiak.submit.backend import Submission
     from umiak.submit.backends.kubernetes.manifests import KubeObject
@@ -109,14 +109,11 @@ class ObjectSender:
             self._client.create(each.collection, each.body, dryRun="All")
         except KubeRefused as refused:
             if refused.status == 404 and each.kind != "Job":
-                raise UmiakError(
-                    Problem(
-                        code="UM-SUBMIT-189",
-                        what=f"{self._place}: the cluster has no {each.kind}",
-                        why=f"{refused.status} {refused.reason}: {refused.message}",
-                        hint=f"leave `kind` out of [place.{self._place}] to take what there is, or install its operator",
-                    ),
-                    exit_status=Exit.REFUSED,
+                raise UmiakError.refused(
+                    "UM-SUBMIT-189",
+                    f"{self._place}: the cluster has no {each.kind}",
+                    why=f"{refused.status} {refused.reason}: {refused.message}",
+                    hint=f"leave `kind` out of [place.{self._place}] to take what there is, or install its operator",
                 ) from None
             # Some clusters have webhooks that can't be tried.
             if refused.status != 409 and "dry run" not in refused.message and "dryRun" not in refused.message:
@@ -149,9 +146,9 @@ class ObjectSender:
         else:
             why, hint = "it is not umiak's", "use another name for the job"
         what = f"{self._place}: there is something else of this name: {each.kind} {each.namespace}/{each.name}"
-        raise UmiakError(Problem(code="UM-SUBMIT-184", what=what, why=why, hint=hint), exit_status=Exit.REFUSED)
+        raise UmiakError.refused("UM-SUBMIT-184", what, why=why, hint=hint)
 
-    def _filled(self, each: KubeObject, submission: Submission) -> dict[str, Any]:
+    def _filled(self, each: KubeObject, submission: Submission) -> JsonObject:
         """With secrets and archives, which are in no rendered text."""
         if each.filled == "secrets":
             return {**each.body, "data": {name: _base64(text.encode()) for name, text in submission.secrets.items()}}
@@ -166,7 +163,9 @@ class ObjectSender:
         return each.body
 
     def _adopt(self, made: tuple[KubeObject, ...], workloads: list[KubeObject]) -> None:
-        """Everything else goes with the workloads. What fails here is done by `cancel`, and keeps no job from running."""
+        """Everything else goes with the workloads.
+        What fails here is done by `cancel`, and keeps no job from running.
+        """
         try:
             owners = []
             for each in workloads:

@@ -1,7 +1,8 @@
 """How a run in a cluster is, from its workload and its pods. A decider.
 
-What the cluster says in its own words (ImagePullBackOff, Unschedulable, OOMKilled, Evicted) is told with what it means. The exit code
-is that of the container that failed first; a PaddleJob's phase, and the conditions of Jobs and JobSets, say when it is over.
+What the cluster says in its own words (ImagePullBackOff, Unschedulable, OOMKilled, Evicted) is told with what it means.
+The exit code is that of the container that failed first; a PaddleJob's phase, and the conditions of Jobs and JobSets,
+say when it is over.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
+
+    from umiak.core.json_types import JsonMapping, JsonObject
 
 WAITING = {
     "ImagePullBackOff": "the image can't be pulled",
@@ -56,9 +59,9 @@ SIGNALLED = (137, 143)
 class KubeFacts:
     """What the cluster has of a run."""
 
-    workloads: tuple[Mapping[str, Any], ...] = ()
-    pods: tuple[Mapping[str, Any], ...] = ()
-    record: Mapping[str, Any] | None = None
+    workloads: tuple[JsonMapping, ...] = ()
+    pods: tuple[JsonMapping, ...] = ()
+    record: JsonMapping | None = None
     """The ConfigMap with its plans."""
     expected: int = 0
     """Nodes that the job needs at least."""
@@ -93,7 +96,7 @@ def status_of(facts: KubeFacts) -> JobStatus:
     )
 
 
-def node_of(pod: Mapping[str, Any]) -> NodeStatus:
+def node_of(pod: JsonMapping) -> NodeStatus:
     """One pod."""
     labels = _metadata(pod).get("labels") or {}
     word = labels.get(ROLE)
@@ -110,7 +113,7 @@ def node_of(pod: Mapping[str, Any]) -> NodeStatus:
     )
 
 
-def index_of(pod: Mapping[str, Any]) -> int | None:
+def index_of(pod: JsonMapping) -> int | None:
     """A pod's number in its role."""
     metadata = _metadata(pod)
     said = _annotations(pod).get(INDEX) or (metadata.get("labels") or {}).get(INDEX)
@@ -119,18 +122,18 @@ def index_of(pod: Mapping[str, Any]) -> int | None:
     return int(said) if said.isascii() and said.isdecimal() else None
 
 
-def is_over(pod: Mapping[str, Any]) -> bool:
+def is_over(pod: JsonMapping) -> bool:
     """Whether nothing more comes from a pod."""
     return phase(pod) in ("Succeeded", "Failed") or bool((_container(pod).get("state") or {}).get("terminated"))
 
 
-def has_begun(pod: Mapping[str, Any]) -> bool:
+def has_begun(pod: JsonMapping) -> bool:
     """Whether there is a log."""
     state = _container(pod).get("state") or {}
     return bool(state.get("running") or state.get("terminated"))
 
 
-def began_at(pod: Mapping[str, Any]) -> int:
+def began_at(pod: JsonMapping) -> int:
     """When its container began, in nanoseconds since 1970; 0: nobody knows."""
     state = _container(pod).get("state") or {}
     begun = state.get("running") or state.get("terminated") or {}
@@ -140,7 +143,7 @@ def began_at(pod: Mapping[str, Any]) -> int:
         return 0
 
 
-def phase(pod: Mapping[str, Any]) -> str:
+def phase(pod: JsonMapping) -> str:
     """Kubernetes' own word for where a pod stands."""
     return str((pod.get("status") or {}).get("phase") or "Pending")
 
@@ -148,7 +151,7 @@ def phase(pod: Mapping[str, Any]) -> str:
 # ---- the whole
 
 
-def expected(workloads: list[dict[str, Any]]) -> int:
+def expected(workloads: list[JsonObject]) -> int:
     """How many pods must run for a job to run: of an elastic one the least."""
     total = 0
     for each in workloads:
@@ -162,8 +165,8 @@ def expected(workloads: list[dict[str, Any]]) -> int:
     return total
 
 
-def _least(job: Mapping[str, Any]) -> int:
-    rule: Mapping[str, Any] = next(iter((job.get("successPolicy") or {}).get("rules") or ()), {})
+def _least(job: JsonMapping) -> int:
+    rule: JsonMapping = next(iter((job.get("successPolicy") or {}).get("rules") or ()), {})
     return int(rule.get("succeededCount") or job.get("completions") or 1)
 
 
@@ -213,7 +216,7 @@ def _summary(nodes: list[NodeStatus]) -> str:
     return f"{name}{f' and {len(nodes) - 1} more' if len(nodes) > 1 else ''}: {first.reason}"
 
 
-def _end_of(workload: Mapping[str, Any]) -> tuple[str, str] | None:
+def _end_of(workload: JsonMapping) -> tuple[str, str] | None:
     """How a workload says that it ended, or that it waits; None: it goes on."""
     status = workload.get("status") or {}
     true = {each.get("type"): each for each in status.get("conditions") or () if each.get("status") == "True"}
@@ -234,7 +237,7 @@ def _end_of(workload: Mapping[str, Any]) -> tuple[str, str] | None:
     return None
 
 
-def _said(condition: Mapping[str, Any]) -> str:
+def _said(condition: JsonMapping) -> str:
     """What a condition says, in a line."""
     parts = [str(condition.get("reason") or ""), str(condition.get("message") or "")]
     return one_line(": ".join(filter(None, parts)), 500)
@@ -254,7 +257,7 @@ _PHASES = {
 # ---- one pod
 
 
-def _state_of_pod(pod: Mapping[str, Any]) -> State:
+def _state_of_pod(pod: JsonMapping) -> State:
     word = phase(pod)
     if word == "Succeeded":
         return State.SUCCEEDED
@@ -269,7 +272,7 @@ def _state_of_pod(pod: Mapping[str, Any]) -> State:
     return State.STARTING if (pod.get("spec") or {}).get("nodeName") else State.QUEUED
 
 
-def _reason(pod: Mapping[str, Any]) -> str:
+def _reason(pod: JsonMapping) -> str:
     """Why a pod does not run, or why it ended; empty: all is well."""
     status = pod.get("status") or {}
     state = _container(pod).get("state") or {}
@@ -303,7 +306,7 @@ def _told(word: str, meaning: str, message: object) -> str:
     return f"{word}: {meaning}{f' ({text})' if text else ''}"
 
 
-def _memory_limit(pod: Mapping[str, Any]) -> str:
+def _memory_limit(pod: JsonMapping) -> str:
     for each in (pod.get("spec") or {}).get("containers") or ():
         if each.get("name") == CONTAINER:
             limit = ((each.get("resources") or {}).get("limits") or {}).get("memory")
@@ -311,17 +314,17 @@ def _memory_limit(pod: Mapping[str, Any]) -> str:
     return ""
 
 
-def _container(pod: Mapping[str, Any]) -> Mapping[str, Any]:
+def _container(pod: JsonMapping) -> JsonMapping:
     """Our container's status."""
-    rows: list[Mapping[str, Any]] = (pod.get("status") or {}).get("containerStatuses") or []
+    rows: list[JsonMapping] = (pod.get("status") or {}).get("containerStatuses") or []
     return next((row for row in rows if row.get("name") == CONTAINER), {})
 
 
-def _first_failed(pods: tuple[Mapping[str, Any], ...]) -> Mapping[str, Any] | None:
+def _first_failed(pods: tuple[JsonMapping, ...]) -> JsonMapping | None:
     """The pod that failed first. Times are whole seconds: among equals, one that no signal has ended."""
     failed = [pod for pod in pods if phase(pod) == "Failed" or _exit_code(pod)]
 
-    def when(pod: Mapping[str, Any]) -> tuple[float, bool, int]:
+    def when(pod: JsonMapping) -> tuple[float, bool, int]:
         ended = (_container(pod).get("state") or {}).get("terminated") or {}
         at = maybe(ended.get("finishedAt"))
         return (float("inf") if at is None else at, _exit_code(pod) in (None, *SIGNALLED), index_of(pod) or 0)
@@ -329,12 +332,12 @@ def _first_failed(pods: tuple[Mapping[str, Any], ...]) -> Mapping[str, Any] | No
     return min(failed, key=when, default=None)
 
 
-def _exit_code(pod: Mapping[str, Any]) -> int | None:
+def _exit_code(pod: JsonMapping) -> int | None:
     ended = (_container(pod).get("state") or {}).get("terminated") or {}
     return int(ended["exitCode"]) if ended.get("exitCode") else None
 
 
-def _started(pod: Mapping[str, Any]) -> str | None:
+def _started(pod: JsonMapping) -> str | None:
     state = _container(pod).get("state") or {}
     for word in ("running", "terminated"):
         if state.get(word):
@@ -364,7 +367,7 @@ def _earliest(times: Any) -> float | None:
     return min((found for each in times if (found := maybe(each)) is not None), default=None)
 
 
-def _alive(pods: tuple[Mapping[str, Any], ...]) -> bool:
+def _alive(pods: tuple[JsonMapping, ...]) -> bool:
     return any(phase(pod) not in ("Succeeded", "Failed") for pod in pods)
 
 
@@ -373,11 +376,11 @@ def _order(node: NodeStatus) -> tuple[int, int, str]:
     return roles.index(node.role) if node.role else len(roles), node.rank or 0, node.name
 
 
-def _metadata(thing: Mapping[str, Any]) -> Mapping[str, Any]:
-    found: Mapping[str, Any] = thing.get("metadata") or {}
+def _metadata(thing: JsonMapping) -> JsonMapping:
+    found: JsonMapping = thing.get("metadata") or {}
     return found
 
 
-def _annotations(thing: Mapping[str, Any]) -> Mapping[str, str]:
+def _annotations(thing: JsonMapping) -> Mapping[str, str]:
     found: Mapping[str, str] = _metadata(thing).get("annotations") or {}
     return found

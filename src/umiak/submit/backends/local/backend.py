@@ -1,7 +1,8 @@
 """The backend `local`: this machine. An adapter.
 
-A run is a directory below the state directory, with a supervisor of its own that outlives the client. State, logs and end are read
-from files and from the kernel, so any shell of the same user can ask, also after client or supervisor were killed.
+A run is a directory below the state directory, with a supervisor of its own that outlives the client. State, logs and
+end are read from files and from the kernel, so any shell of the same user can ask, also after client or supervisor were
+killed.
 """
 
 from __future__ import annotations
@@ -15,11 +16,12 @@ from umiak.adapters import own_modules, private_files
 from umiak.adapters.devices import find
 from umiak.core.bundle import PRIVATE, Bundle, BundleFile
 from umiak.core.job import FrameworkName, Handle
-from umiak.core.problem import Exit, Problem, UmiakError
+from umiak.core.problem import Problem, UmiakError
 from umiak.submit.backend import AnswerLost, FilesSent, OfflineCheck, Remarks
-from umiak.submit.backends.local import checks, fitting, plan
+from umiak.submit.backends.local import plan
 from umiak.submit.node import control
 from umiak.submit.node.files import ALREADY, ARRIVED, PLAN, STARTED, SUPERVISOR_LOG, RunFiles
+from umiak.submit.payload import node_plan
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -52,7 +54,7 @@ def make(place: NamedPlace, context: SubmitContext) -> LocalBackend:
         entry = place.settings.entries[0]
         what = f"place {place.name}: unknown key: {entry.key}"
         hint = 'a place with `backend = "local"` has no settings'
-        raise UmiakError(Problem(code="UM-SUBMIT-025", what=what, hint=hint, where=str(entry.place)))
+        raise UmiakError.of("UM-SUBMIT-025", what, hint=hint, where=str(entry.place))
     return LocalBackend(place.name, context)
 
 
@@ -73,28 +75,28 @@ class LocalBackend(OfflineCheck, FilesSent, Remarks):
 
     def check_offline(self, job: Job) -> list[Problem]:
         """What is wrong with the job."""
-        return checks.problems(job, self._machine(job))
+        return plan.problems(job, self._machine(job))
 
-    def missing_here(self, job: Job) -> list[Problem]:
+    def missing_here(self, job: Job, /) -> list[Problem]:
         """The framework."""
-        return checks.missing(job, self._machine(job))
+        return plan.missing(job, self._machine(job))
 
     def remarks(self, job: Job) -> list[Problem]:
         """What is less here than the job asks for."""
-        return list(fitting.fit(job, self._machine(job)).remarks)
+        return list(plan.fit(job, self._machine(job)).remarks)
 
     def files_sent(self, job: Job) -> None:
         """Nothing: the job works in the directory itself."""
 
-    def _machine(self, job: Job) -> checks.Machine:
+    def _machine(self, job: Job) -> plan.Machine:
         directory = self._plan(job, "run").directory
-        missing = [each for each in checks.scripts(job) if not os.path.exists(os.path.join(directory, each))]
+        missing = [each for each in job.scripts if not os.path.exists(os.path.join(directory, each))]
         if not os.path.isdir(directory):
             missing = [directory]
         if self._devices is None and any(role.resource.devices for role in job.roles):
             self._devices = find(self._context.environ)  # a look at drivers, which most jobs do without
         devices = self._devices
-        return checks.Machine(
+        return plan.Machine(
             cpus=os.cpu_count() or 1,
             memory_bytes=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
             devices=len(devices.ids) if devices else 0,
@@ -106,17 +108,17 @@ class LocalBackend(OfflineCheck, FilesSent, Remarks):
     def render(self, job: Job, run_id: str) -> Bundle:
         """The plan, and the supervisor that reads it."""
         job = self._fitted(job)
-        text = self._plan(job, run_id).text()
+        run = self._plan(job, run_id)
         from umiak.contracts.start import TOKEN
 
         names = ", ".join([TOKEN, *job.secrets])
         path = self._files(run_id).path
-        files = [BundleFile(path=os.path.join(path, PLAN), text=text, mode=PRIVATE)]
-        if job.inputs or job.outputs:
-            from umiak.submit.payload import node_plan
-
-            node = plan.node_of(job, run_id, self._plan(job, run_id).directory)
-            files.append(BundleFile(path=os.path.join(path, plan.NODE), text=node_plan.as_text(node), mode=PRIVATE))
+        files = [BundleFile(path=os.path.join(path, PLAN), text=run.text(), mode=PRIVATE)]
+        if plan.has_data(job):
+            logs = self._files(run_id).logs
+            for launcher, node in plan.nodes_of(job, run_id, directory=run.directory, logs=logs):
+                name = os.path.join(path, f"{launcher.name}.json")
+                files.append(BundleFile(path=name, text=node_plan.as_text(node), mode=PRIVATE))
         return Bundle(
             files=tuple(files),
             commands=((sys.executable, "-m", SUPERVISOR, self._files(run_id).path),),
@@ -135,26 +137,25 @@ class LocalBackend(OfflineCheck, FilesSent, Remarks):
                     private_files.write(file.path, file.text)
                 self._start(submission, files)
             except OSError as error:
-                problem = Problem(
-                    code="UM-SUBMIT-026",
-                    what=f"the run can't be started: {error.filename or files.path}",
+                raise UmiakError.refused(
+                    "UM-SUBMIT-026",
+                    f"the run can't be started: {error.filename or files.path}",
                     why=error.strerror,
                     hint="is there room, and may you write there? XDG_STATE_HOME names another directory",
-                )
-                raise UmiakError(problem, exit_status=Exit.REFUSED) from None
+                ) from None
         return Handle(backend=NAME, place=self._place, id=submission.run_id)
 
     def _start(self, submission: Submission, files: RunFiles) -> None:
         import subprocess  # 10 ms that a look at a run does not need
 
-        with open(os.path.join(files.path, SUPERVISOR_LOG), "ab", opener=_private) as talk:
+        with open(os.path.join(files.path, SUPERVISOR_LOG), "ab", opener=_private) as log:
             started = subprocess.Popen(
                 submission.bundle.commands[0],
                 cwd=files.path,
                 env=dict(self._context.environ),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                stderr=talk,
+                stderr=log,
                 start_new_session=True,
                 text=True,
             )
@@ -166,13 +167,12 @@ class LocalBackend(OfflineCheck, FilesSent, Remarks):
             started.communicate()
             raise AnswerLost(self._place, f"its supervisor said nothing for {ANSWER_S:g} s") from None
         if answer not in (STARTED, ALREADY):
-            problem = Problem(
-                code="UM-SUBMIT-027",
-                what=f"the supervisor of the run failed: {submission.run_id}",
+            raise UmiakError.refused(
+                "UM-SUBMIT-027",
+                f"the supervisor of the run failed: {submission.run_id}",
                 why=f"exit status {started.returncode}",
                 hint=f"see {os.path.join(files.path, SUPERVISOR_LOG)}",
             )
-            raise UmiakError(problem, exit_status=Exit.REFUSED)
 
     # ---- asking
 
@@ -239,17 +239,16 @@ class LocalBackend(OfflineCheck, FilesSent, Remarks):
     def _known(self, handle: Handle) -> RunFiles:
         files = self._files(handle.id)
         if not files.exists:
-            problem = Problem(
-                code="UM-SUBMIT-012",
-                what=f"unknown run: {handle}",
+            raise UmiakError.of(
+                "UM-SUBMIT-012",
+                f"unknown run: {handle}",
                 why=f"there is no {files.path}",
                 hint="`umiak list` prints your runs; is XDG_STATE_HOME what it was when the job was submitted?",
             )
-            raise UmiakError(problem)
         return files
 
     def _fitted(self, job: Job) -> Job:
-        return fitting.fit(job, self._machine(job)).job
+        return plan.fit(job, self._machine(job)).job
 
     def _files(self, run_id: str) -> RunFiles:
         return RunFiles(os.path.join(self._root, run_id))

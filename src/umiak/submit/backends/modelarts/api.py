@@ -1,22 +1,30 @@
 """ModelArts' training jobs through Huawei's SDK. An adapter.
 
-The SDK signs and sends; its own retries are off, since only the caller knows what may be sent twice. Requests and answers are plain
-data: the models of the SDK would leave out what a newer service says.
+The SDK signs and sends; its own retries are off, since only the caller knows what may be sent twice.
+Requests and answers are plain data: the models of the SDK would leave out what a newer service says.
 """
 
 from __future__ import annotations
 
 from umiak.core.cluster import Role
 from umiak.submit.backends.cloud import sdk
-from umiak.submit.backends.cloud.api import GONE, CloudFailure, CloudJob, CloudPod, LogPage
+from umiak.submit.backends.cloud.api import (
+    CloudFailure,
+    CloudJob,
+    CloudPod,
+    ForwardOnly,
+    LogPage,
+    of_all_pages,
+    oldest_first,
+    unless_gone,
+)
 from umiak.submit.backends.modelarts.request import TASKS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
-    from typing import Any
 
-    from umiak.submit.backend import LogsWanted
+    from umiak.core.json_types import JsonMapping, JsonObject
 
 MODULE, EXTRA = "huaweicloudsdkmodelarts.v1", "modelarts"
 PAGE_SIZE = 50
@@ -25,8 +33,8 @@ MADE_BY = "umiak run "
 _ROLES = {word: role for role, word in TASKS.items()}
 
 
-class ModelArtsApi:
-    """One project."""
+class ModelArtsApi(ForwardOnly):
+    """One project. Of a log it shows the newest part only."""
 
     def __init__(
         self, keys: Mapping[str, str], *, project: str, endpoint: str, workspace: str, timeout_s: float
@@ -44,36 +52,22 @@ class ModelArtsApi:
         self._client = builder.with_http_config(settings).build()
 
     def named(self, name: str) -> list[CloudJob]:
-        return sorted(
-            (each for each in self._search({"key": "name", "operator": "in", "value": [name]}) if each.name == name),
-            key=lambda each: (each.created_s or 0, each.id),
-        )
+        return oldest_first(self._search({"key": "name", "operator": "in", "value": [name]}), name)
 
-    def create(self, body: dict[str, Any]) -> str:
-        said = self._sent(self._client.create_training_job, self._v1.CreateTrainingJobRequest(body=body))
-        return sdk.made((said.get("metadata") or {}).get("id"))
+    def create(self, body: JsonObject) -> str:
+        answer = self._sent(self._client.create_training_job, self._v1.CreateTrainingJobRequest(body=body))
+        return sdk.made((answer.get("metadata") or {}).get("id"))
 
     def job(self, job_id: str) -> CloudJob | None:
-        try:
-            request = self._v1.ShowTrainingJobDetailsRequest(training_job_id=job_id)
-            return job_of(self._sent(self._client.show_training_job_details, request))
-        except CloudFailure as error:
-            if error.status in GONE:
-                return None
-            raise
+        request = self._v1.ShowTrainingJobDetailsRequest(training_job_id=job_id)
+        return unless_gone(lambda: job_of(self._sent(self._client.show_training_job_details, request)))
 
-    def page(self, job: CloudJob, pod: CloudPod, position: str, *, is_over: bool) -> LogPage:
+    def page(self, job: CloudJob, pod: CloudPod, position: str, is_over: bool, /) -> LogPage:
         request = self._v1.ShowTrainingJobLogsPreviewRequest(training_job_id=job.id, task_id=pod.id)
-        try:
-            said = self._sent(self._client.show_training_job_logs_preview, request)
-        except CloudFailure as error:
-            if error.status in GONE:  # a node that has not begun has no log
-                return LogPage()
-            raise
-        return tail(said.get("content") or "", int(said.get("full_size") or 0), position, is_over=is_over)
-
-    def start(self, job: CloudJob, pod: CloudPod, wanted: LogsWanted, *, is_over: bool) -> str:  # noqa: ARG002 - of the protocol
-        return ""  # it shows the newest part only
+        answer = unless_gone(lambda: self._sent(self._client.show_training_job_logs_preview, request))
+        if answer is None:
+            return LogPage()
+        return tail(answer.get("content") or "", int(answer.get("full_size") or 0), position, is_over=is_over)
 
     def stop(self, job_id: str) -> None:
         body = {"action_type": "terminate"}
@@ -82,28 +76,22 @@ class ModelArtsApi:
     def list(self) -> Iterator[CloudJob]:
         return self._search(None)
 
-    def _search(self, wanted: dict[str, Any] | None) -> Iterator[CloudJob]:
-        offset = 0
-        while True:
-            body = {"offset": offset, "limit": PAGE_SIZE, "sort_by": "create_time", "order": "desc"}
-            body |= {"workspace_id": self._workspace, **({"filters": [wanted]} if wanted else {})}
-            said = self._sent(self._client.list_training_jobs, self._v1.ListTrainingJobsRequest(body=body))
-            items = said.get("items") or []
-            for each in items:
-                if str((each.get("metadata") or {}).get("description") or "").startswith(MADE_BY):
-                    yield job_of(each)
+    def _search(self, wanted: JsonObject | None) -> Iterator[CloudJob]:
+        def ask(number: int) -> tuple[list[JsonObject], float | str | None]:
             # The offset counts pages, from 0.
-            offset += 1
-            if not items or offset * PAGE_SIZE >= int(said.get("total") or 0):
-                return
+            body = {"offset": number - 1, "limit": PAGE_SIZE, "sort_by": "create_time", "order": "desc"}
+            body |= {"workspace_id": self._workspace, **({"filters": [wanted]} if wanted else {})}
+            answer = self._sent(self._client.list_training_jobs, self._v1.ListTrainingJobsRequest(body=body))
+            return answer.get("items") or [], answer.get("total")
 
-    def _sent(self, call: Callable[[Any], Any], request: Any) -> dict[str, Any]:
+        for each in of_all_pages(ask, PAGE_SIZE):
+            if str((each.get("metadata") or {}).get("description") or "").startswith(MADE_BY):
+                yield job_of(each)
+
+    def _sent(self, call: Callable[[object], object], request: object) -> JsonObject:
         import json
 
-        try:
-            answer = call(request)
-        except Exception as error:  # noqa: BLE001 - SDKs raise whatever they like
-            raise sdk.failure(error, self._keys) from None
+        answer = sdk.sent(call, self._keys, request)
         try:
             said = json.loads(answer.raw_content or b"{}")
         except ValueError:
@@ -111,9 +99,9 @@ class ModelArtsApi:
         return said if isinstance(said, dict) else {}
 
 
-def job_of(said: Mapping[str, Any]) -> CloudJob:
+def job_of(answer: JsonMapping) -> CloudJob:
     """A job as ModelArts writes it."""
-    metadata, status = said.get("metadata") or {}, said.get("status") or {}
+    metadata, status = answer.get("metadata") or {}, answer.get("status") or {}
     ends = {each.get("task"): each for each in status.get("task_statuses") or ()}
     pods = [_pod(str(task), ends.get(task) or {}) for task in status.get("tasks") or ()]
     created, started = _seconds(metadata.get("create_time")), _seconds(status.get("start_time"))
@@ -134,7 +122,9 @@ def job_of(said: Mapping[str, Any]) -> CloudJob:
 
 
 def tail(content: str, full_size: int, position: str, *, is_over: bool) -> LogPage:
-    """The lines behind a position, which is a number of bytes. A preview has the newest part of a log, and says how long all of it is."""
+    """The lines behind a position, which is a number of bytes.
+    A preview has the newest part of a log, and says how long all of it is.
+    """
     data = content.encode()
     begin = max(0, full_size - len(data))
     at = int(position) if position.isascii() and position.isdigit() else 0
@@ -150,7 +140,7 @@ def tail(content: str, full_size: int, position: str, *, is_over: bool) -> LogPa
     return LogPage(lines=tuple(lines), position=str(at))
 
 
-def _pod(task: str, end: Mapping[str, Any]) -> CloudPod:
+def _pod(task: str, end: JsonMapping) -> CloudPod:
     word, _, number = task.rpartition("-")
     code = end.get("exit_code")
     return CloudPod(
@@ -162,5 +152,5 @@ def _pod(task: str, end: Mapping[str, Any]) -> CloudPod:
     )
 
 
-def _seconds(milliseconds: Any) -> float | None:
+def _seconds(milliseconds: object) -> float | None:
     return milliseconds / 1000 if isinstance(milliseconds, (int, float)) else None

@@ -10,12 +10,9 @@ from umiak.submit.backends.modelarts import request
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
-
     from umiak.core.job import Job
     from umiak.submit.backend import SubmitContext
     from umiak.submit.backends.cloud.api import CloudApi
-    from umiak.submit.backends.cloud.layout import CloudLayout
     from umiak.submit.backends.modelarts.request import ModelArtsSettings
     from umiak.submit.places import NamedPlace
 
@@ -24,8 +21,7 @@ PROJECT = "HUAWEICLOUD_SDK_PROJECT_ID"
 
 def make(place: NamedPlace, context: SubmitContext) -> ModelArtsBackend:
     """The entry point of this backend."""
-    said = settings.read(request.TABLE, place, request.PAGE)
-    return ModelArtsBackend(request.settings_of(said, place.name), context)
+    return ModelArtsBackend(settings.read(request.ModelArtsSettings, place, request.PAGE), context)
 
 
 class ModelArtsBackend(CloudBackend):
@@ -37,38 +33,31 @@ class ModelArtsBackend(CloudBackend):
     ACCOUNT = ("HUAWEICLOUD_SDK_AK", "HUAWEICLOUD_SDK_SK", "HUAWEICLOUD_SDK_SECURITY_TOKEN")
     KEYS = ACCOUNT[:2]
     STORE = "obs"
+    REQUEST = request
+    ENDPOINT = "https://modelarts.{region}.myhuaweicloud.com"
+    own: ModelArtsSettings
 
     def __init__(self, own: ModelArtsSettings, context: SubmitContext) -> None:
-        super().__init__(own.common, context)
-        self.own = own
+        super().__init__(own, context)
         self._project = own.project or context.environ.get(PROJECT, "")
 
-    def own_problems(self, job: Job) -> list[Problem]:
-        return request.problems(job, self.own)
-
-    def missing_here(self, job: Job) -> list[Problem]:
+    def missing_here(self, job: Job, /) -> list[Problem]:
         found = super().missing_here(job)
         if not self._project:
             hint = f"write `project =` in [place.{self.settings.place}], or export {PROJECT}"
             found.append(Problem(code="UM-SUBMIT-272", what="ModelArts needs the id of a project", hint=hint))
         return found
 
-    def body(self, job: Job, plan: CloudLayout) -> dict[str, Any]:
-        return request.body(job, plan, self.own)
-
     def address(self) -> str:
-        return f"POST {self._endpoint()}/v2/{self._project or placeholder('project', is_missing=True)}/training-jobs"
+        return f"POST {self.endpoint()}/v2/{self._project or placeholder('project', is_missing=True)}/training-jobs"
 
     def connect(self, keys: dict[str, str]) -> CloudApi:
         from umiak.submit.backends.modelarts.api import ModelArtsApi
 
         return ModelArtsApi(
-            {**keys, self.ACCOUNT[2]: self.context.environ.get(self.ACCOUNT[2], "")},
+            keys,
             project=self._project,
-            endpoint=self._endpoint(),
+            endpoint=self.endpoint(),
             workspace=self.own.workspace,
             timeout_s=self.settings.timeout_s,
         )
-
-    def _endpoint(self) -> str:
-        return self.settings.endpoint or f"https://modelarts.{self.settings.region}.myhuaweicloud.com"

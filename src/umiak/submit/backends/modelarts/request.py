@@ -1,8 +1,8 @@
 """What a job becomes for ModelArts: the body of its request, and the keys of a place. A decider.
 
-A job whose nodes are all alike is of the kind ``job``. One with servers is a ``hetero_job``: a task for each role, called as ModelArts
-calls them, which is what its containers find in MA_TASK_NAME and VC_<ROLE>_HOSTS. Tasks have no command of their own in this API, so
-they name a boot file, which does the same.
+A job whose nodes are all alike is of the kind ``job``. One with servers is a ``hetero_job``: a task for each role,
+called as ModelArts calls them, which is what its containers find in MA_TASK_NAME and VC_<ROLE>_HOSTS. Tasks have no
+command of their own in this API, so they name a boot file, which does the same.
 """
 
 from __future__ import annotations
@@ -11,18 +11,15 @@ import shlex
 
 from umiak.core.cluster import Role
 from umiak.core.problem import Problem
-from umiak.core.value import value
 from umiak.schema import kinds
-from umiak.schema.keys import Key
-from umiak.submit.backends.cloud import settings
+from umiak.schema.settings import setting, settings
+from umiak.submit.backends.cloud import settings as cloud
 from umiak.submit.backends.cloud.layout import BOOT
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
-
     from umiak.core.job import Job, RoleSpec
-    from umiak.schema.sections import Said
+    from umiak.core.json_types import JsonObject
     from umiak.submit.backends.cloud.layout import CloudLayout, CloudMount
     from umiak.submit.backends.cloud.settings import CloudSettings
 
@@ -31,72 +28,39 @@ TASKS = {Role.SERVER: "ps", Role.TRAINER: "worker", Role.HETER: "heter"}
 """What ModelArts calls a role; `umiak.platforms.roles` reads the same words."""
 HOUR_S = 3600
 
-TABLE = settings.table(
-    Key(name="project", meaning="Project id.", kind=kinds.TEXT, default_said="HUAWEICLOUD_SDK_PROJECT_ID"),
-    Key(name="flavor", meaning="Flavor of the nodes.", kind=kinds.TEXT, default_said="none, as CPU pools want it"),
-    Key(name="server_flavor", meaning="Flavor of the nodes with servers.", kind=kinds.TEXT, default_said="`flavor`"),
-    Key(name="heter_flavor", meaning="Flavor of the heter nodes.", kind=kinds.TEXT, default_said="`flavor`"),
-    Key(name="pool", meaning="Id of a dedicated resource pool.", kind=kinds.TEXT, default_said="the public pool"),
-    Key(name="workspace", meaning="Workspace id.", kind=kinds.TEXT, default="0"),
-    Key(name="log_path", meaning="Where ModelArts keeps logs: `obs://bucket/logs`.", kind=settings.STORE),
-    Key(name="priority", meaning="Priority in the pool, from 1 to 3.", kind=kinds.WHOLE, least=1),
-    store="obs://bucket/folder",
-    directory="/home/ma-user/umiak",
-)
 
-
-@value
+@settings
 class ModelArtsSettings:
-    """What is ModelArts' own."""
+    """A place with ModelArts."""
 
-    common: CloudSettings
-    project: str
-    flavors: tuple[tuple[Role, str], ...]
-    pool: str
-    workspace: str
-    log_path: str
-    priority: int
+    common: CloudSettings = cloud.common(store="obs://bucket/folder", directory="/home/ma-user/umiak")
+    project: str = setting(kinds.TEXT, "Project id.", default="", default_text="HUAWEICLOUD_SDK_PROJECT_ID")
+    flavor: str = setting(kinds.TEXT, "Flavor of the nodes.", default="", default_text="none, as CPU pools want it")
+    server_flavor: str = setting(kinds.TEXT, "Flavor of the nodes with servers.", default="", default_text="`flavor`")
+    heter_flavor: str = setting(kinds.TEXT, "Flavor of the heter nodes.", default="", default_text="`flavor`")
+    pool: str = setting(kinds.TEXT, "Id of a dedicated resource pool.", default="", default_text="the public pool")
+    workspace: str = setting(kinds.TEXT, "Workspace id.", default="0")
+    log_path: str = setting(cloud.STORE, "Where ModelArts keeps logs: `obs://bucket/logs`.", default="")
+    priority: int | None = setting(kinds.WHOLE, "Priority in the pool, from 1 to 3.", least=1, default=None)
 
-    def flavor(self, role: Role) -> str:
-        return dict(self.flavors)[role]
-
-
-def settings_of(said: Said, place: str) -> ModelArtsSettings:
-    """The settings of a place."""
-
-    def text(name: str) -> str:
-        return said.text(name) or ""
-
-    return ModelArtsSettings(
-        common=settings.common(said, place),
-        project=text("project"),
-        flavors=(
-            (Role.TRAINER, text("flavor")),
-            (Role.SERVER, text("server_flavor") or text("flavor")),
-            (Role.HETER, text("heter_flavor") or text("flavor")),
-        ),
-        pool=text("pool"),
-        workspace=text("workspace"),
-        log_path=text("log_path"),
-        priority=int(said.get("priority") or 0),
-    )
+    def flavor_of(self, role: Role) -> str:
+        """The flavor of the nodes of a role; empty: none."""
+        return {Role.SERVER: self.server_flavor, Role.HETER: self.heter_flavor}.get(role, "") or self.flavor
 
 
 def problems(job: Job, own: ModelArtsSettings) -> list[Problem]:
     """What keeps a job from ModelArts."""
-    found = []
-    if own.common.scheme != "obs":
-        found.append(_wrong_store(own.common))
-    if not own.pool and any(not own.flavor(each.role) for each in job.roles):
+    found = cloud.wrong_store(own.common, "ModelArts", "obs")
+    if not own.pool and any(not own.flavor_of(each.role) for each in job.roles):
         hint = f"write `flavor =` in [place.{own.common.place}], or `pool =` for a pool of your own"
         found.append(Problem(code="UM-SUBMIT-270", what="ModelArts' public pool needs a flavor", hint=hint))
     return found
 
 
-def body(job: Job, layout: CloudLayout, own: ModelArtsSettings) -> dict[str, Any]:
+def body(job: Job, layout: CloudLayout, own: ModelArtsSettings) -> JsonObject:
     """The request."""
     metadata = {"name": layout.name, "workspace_id": own.workspace, "description": f"umiak run {layout.run_id}"}
-    spec: dict[str, Any] = {}
+    spec: JsonObject = {}
     if job.time_limit_s:
         spec["auto_stop"] = {"time_unit": "HOURS", "duration": -(-job.time_limit_s // HOUR_S)}
     if own.priority:
@@ -116,7 +80,7 @@ def body(job: Job, layout: CloudLayout, own: ModelArtsSettings) -> dict[str, Any
     return {"kind": "job", "metadata": metadata, "algorithm": algorithm, "spec": spec}
 
 
-def _task(job: Job, role: RoleSpec, layout: CloudLayout, own: ModelArtsSettings) -> dict[str, Any]:
+def _task(job: Job, role: RoleSpec, layout: CloudLayout, own: ModelArtsSettings) -> JsonObject:
     code = _obs(_run(layout), own)
     return {
         "role": TASKS[role.role],
@@ -132,10 +96,10 @@ def _task(job: Job, role: RoleSpec, layout: CloudLayout, own: ModelArtsSettings)
     }
 
 
-def _data(layout: CloudLayout, own: ModelArtsSettings, *, is_task: bool) -> dict[str, Any]:
+def _data(layout: CloudLayout, own: ModelArtsSettings, *, is_task: bool) -> JsonObject:
     """By variables, not by arguments, where that can be said: the command has its own."""
     way = {} if is_task else {"access_method": "env"}
-    found: dict[str, Any] = {"inputs": [], "outputs": []}
+    found: JsonObject = {"inputs": [], "outputs": []}
     for each in layout.mounts:
         if each.name != _run(layout).name:
             entry = {"name": each.name, "local_dir": each.path, **way, "remote": {"obs": {"obs_url": _obs(each, own)}}}
@@ -147,21 +111,16 @@ def _run(layout: CloudLayout) -> CloudMount:
     return layout.mounts[0]
 
 
-def _resource(role: RoleSpec, own: ModelArtsSettings) -> dict[str, Any]:
-    flavor = {"flavor_id": own.flavor(role.role)} if own.flavor(role.role) else {}
+def _resource(role: RoleSpec, own: ModelArtsSettings) -> JsonObject:
+    flavor = {"flavor_id": own.flavor_of(role.role)} if own.flavor_of(role.role) else {}
     pool = {"pool_id": own.pool} if own.pool else {}
     return {**flavor, "node_count": role.nodes.most, **pool}
 
 
-def _log(own: ModelArtsSettings) -> dict[str, Any]:
+def _log(own: ModelArtsSettings) -> JsonObject:
     return {"log_export_path": {"obs_url": f"/{own.log_path.partition('://')[2]}/"}} if own.log_path else {}
 
 
 def _obs(mount: CloudMount, own: ModelArtsSettings) -> str:
     """ModelArts writes a place in OBS as a path whose first part is the bucket."""
     return f"/{mount.bucket or own.common.bucket}/{mount.key}"
-
-
-def _wrong_store(common: CloudSettings) -> Problem:
-    hint = f'write `store = "obs://bucket/folder"` in [place.{common.place}]'
-    return Problem(code="UM-SUBMIT-271", what=f"ModelArts reads from OBS only: {common.store}", hint=hint)

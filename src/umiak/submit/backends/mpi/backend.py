@@ -1,8 +1,8 @@
 """The backend `mpi`: hosts that mpirun reaches. An adapter.
 
-mpirun runs on this machine, below a supervisor of local runs that outlives the client; files and logs are in a directory that all hosts
-see, or, with ``shared = false``, in one of each host's own, to which everything is sent over ssh. How a run is can be asked on this
-machine only, where its supervisor is.
+mpirun runs on this machine, below a supervisor of local runs that outlives the client; files and logs are in a
+directory that all hosts see, or, with ``shared = false``, in one of each host's own, to which everything is sent over
+ssh. How a run is can be asked on this machine only, where its supervisor is.
 """
 
 from __future__ import annotations
@@ -81,10 +81,7 @@ class MpiBackend(OfflineCheck, FilesSent):
         self._place = place
         self._context = context
         self._settings = said
-        home = context.environ.get("HOME") or os.path.expanduser("~")
-        root = f"{home}{said.directory[1:]}" if said.directory.split("/")[0] == "~" else said.directory
-        path = os.path.normpath(os.path.join(context.directory, root))
-        self._store = SharedStore(path, place, said.trusted_directories)
+        self._store = SharedStore.of(said.directory, context, place, said.trusted_directories)
         self._local = _Supervised(place, context)
         self._reached = MpiNodes(place, said, context)
 
@@ -92,30 +89,27 @@ class MpiBackend(OfflineCheck, FilesSent):
 
     def check(self, job: Job) -> list[Problem]:
         """Whether there is an mpirun, and enough hosts."""
-        found = [*_problems_of(self._family), *self.check_offline(job), *self._store.problems()]
-        if found or self._settings.is_shared:
-            return found
+        wrong = [*_problems_of(self._family), *self.check_offline(job), *self._store.problems()]
+        if wrong or self._settings.is_shared:
+            return wrong
         return self._others(script.chosen(job, self._hosts(), _own_name())).problems()
 
     def check_offline(self, job: Job) -> list[Problem]:
         """What is wrong with the job and the hosts of the place, without asking one."""
-        found = problems.elastic_roles(job, self._place)
-        found += _problems_of(self._hosts)
-        if not found and len(self._hosts()) < job.nodes.least:
+        wrong = problems.elastic_roles(job, self._place)
+        wrong += _problems_of(self._hosts)
+        if not wrong and len(self._hosts()) < job.nodes.least:
             what = f"place {self._place}: {job.nodes.least} nodes are wanted, and it has {len(self._hosts())} hosts"
-            found.append(Problem(code="UM-SUBMIT-152", what=what, hint="ask for fewer nodes, or name more `hosts`"))
-        directory = os.path.join(self._context.directory, job.files.root if job.files else ".")
-        found += problems.missing(
-            each for each in problems.scripts(job) if not os.path.exists(os.path.join(directory, each))
-        )
-        return found or self.file_problems(job)
+            wrong.append(Problem(code="UM-SUBMIT-152", what=what, hint="ask for fewer nodes, or name more `hosts`"))
+        wrong += problems.missing(job, self._context.directory, os.path.exists)
+        return wrong or self.file_problems(job)
 
-    def missing_here(self, job: Job) -> list[Problem]:
+    def missing_here(self, job: Job, /) -> list[Problem]:
         """mpirun, the directory, and what reaching other hosts needs."""
-        found = [*_problems_of(self._family), *self._store.problems()]
+        wrong = [*_problems_of(self._family), *self._store.problems()]
         if not self._settings.is_shared and not _problems_of(self._hosts):
-            found += self._others(script.chosen(job, self._hosts(), _own_name())).missing()
-        return found
+            wrong += self._others(script.chosen(job, self._hosts(), _own_name())).missing()
+        return wrong
 
     def files_sent(self, job: Job) -> FoundFiles | None:
         """What is copied to the run's directory; without `files` the job works where it was submitted."""
@@ -135,9 +129,9 @@ class MpiBackend(OfflineCheck, FilesSent):
         if not _problems_of(self._family):
             return self.render(job, run_id)
         unknown = placeholder("whose mpirun it is", is_missing=True)
-        told = f"{unknown}: the plan is for Open MPI's; `family =` in [place.{self._place}] says whose it is"
-        made = self._rendered(job, run_id, settings.Family.OPENMPI)
-        return replace(made, requests=(told, *made.requests))
+        remark = f"{unknown}: the plan is for Open MPI's; `family =` in [place.{self._place}] says whose it is"
+        bundle = self._rendered(job, run_id, settings.Family.OPENMPI)
+        return replace(bundle, requests=(remark, *bundle.requests))
 
     def _rendered(self, job: Job, run_id: str, family: Family) -> Bundle:
         run = self._store.run(run_id)
@@ -148,15 +142,15 @@ class MpiBackend(OfflineCheck, FilesSent):
         scripts = script.scripts(job, run, self._settings, script.Mpirun(family=family, hosts=hosts), work)
         info = layout.info_of(job, run, self._context.directory if is_shared else run.work)
         stop = (script.STOP_SIGNAL,)
-        made = layout.bundle_of(job, run, info, scripts, self._command(run_id), stop, is_shared=is_shared)
+        bundle = layout.bundle_of(job, run, info, scripts, self._command(run_id), stop, is_shared=is_shared)
         if not is_shared:
             names = ", ".join([each.name for each in script.others(hosts, _own_name())])
-            told = f"over ssh, at once, to {names}: all files below {run.path}; secrets through standard input; launcher and job files "
-            made = replace(made, requests=(*made.requests, f"{told}only if they are not there"))
+            remark = f"over ssh, at once, to {names}: all files below {run.path}; secrets through standard input; launcher and job files "
+            bundle = replace(bundle, requests=(*bundle.requests, f"{remark}only if they are not there"))
         plan = BundleFile(
             path=os.path.join(self._local.run_files(run_id).path, PLAN), text=_plan(job, run).text(), mode=PRIVATE
         )
-        return replace(made, files=(*made.files, plan))
+        return replace(bundle, files=(*bundle.files, plan))
 
     def submit(self, submission: Submission) -> Handle:
         """Write everything and start a supervisor, unless the run has one."""
@@ -261,18 +255,22 @@ class MpiBackend(OfflineCheck, FilesSent):
         return with_files(job)
 
     def _bring(self, run: SharedRun, submission: Submission) -> None:
-        """Send everything to all other hosts. UmiakError with every host that could not be reached: nothing is started then."""
+        """Send everything to all other hosts.
+        UmiakError with every host that could not be reached: nothing is started then.
+        """
         from umiak.submit.backends.shared.remote import collected
 
         texts = filled_texts(submission.bundle, run, run.path)
-        found = collected(submission.job, self._context.directory)
-        failures = self._others_of(run).bring(run.run_id, texts, submission.secrets, found)
+        files = collected(submission.job, self._context.directory)
+        failures = self._others_of(run).bring(run.run_id, texts, submission.secrets, files)
         if failures:
             self._store.forget_secrets(run)
             raise UmiakError(*[each.problem for each in failures], exit_status=Exit.REFUSED)
 
     def _forget_secrets(self, run: SharedRun) -> None:
-        """Hosts remove theirs when they have read them; what is left by a run that never began there is removed from here, once."""
+        """Hosts remove theirs when they have read them;
+        what is left by a run that never began there is removed from here, once.
+        """
         self._store.forget_secrets(run)
         if self._settings.is_shared or self._store.read(run, CLEAN) is not None:
             return
@@ -311,14 +309,13 @@ class MpiBackend(OfflineCheck, FilesSent):
             if said.hosts:
                 return said.hosts
             hint = 'write `hosts = ["node0", "node1"]` or `hostfile = "PATH"`'
-            raise UmiakError(Problem(code="UM-SUBMIT-151", what=f"place {self._place}: no hosts", hint=hint))
+            raise UmiakError.of("UM-SUBMIT-151", f"place {self._place}: no hosts", hint=hint)
         path = os.path.join(self._context.directory, os.path.expanduser(said.hostfile))
         try:
             return settings.hosts_in(trusted_files.read_text(path, self._context.environ, "host file"))
         except (OSError, ValueError, BadValue) as error:
             what = f"place {self._place}: the host file can't be read: {path}"
-            problem = Problem(code="UM-SUBMIT-151", what=what, why=str(error), hint="see `hostfile =` of the place")
-            raise UmiakError(problem) from None
+            raise UmiakError.of("UM-SUBMIT-151", what, why=str(error), hint="see `hostfile =` of the place") from None
 
     def _family(self) -> Family:
         if self._settings.family:
@@ -329,7 +326,7 @@ class MpiBackend(OfflineCheck, FilesSent):
 
         words = shlex.split(self._settings.mpirun)
         program = shutil.which(words[0], path=self._context.environ.get("PATH", os.defpath)) if words else None
-        said = ""
+        version = ""
         if program:
             try:
                 done = subprocess.run(
@@ -343,19 +340,18 @@ class MpiBackend(OfflineCheck, FilesSent):
                     errors="replace",
                     timeout=VERSION_S,
                 )
-                said = done.stdout
+                version = done.stdout
             except (OSError, subprocess.TimeoutExpired) as error:
-                said = str(error)
-        found = settings.family_of(said)
-        if found is None:
-            problem = Problem(
-                code="UM-SUBMIT-150",
-                what=f"place {self._place}: no mpirun of Open MPI or MPICH: {self._settings.mpirun}",
-                why=f"`--version` says: {said.strip()[:200]}" if program else "there is no such command here",
+                version = str(error)
+        family = settings.family_of(version)
+        if family is None:
+            raise UmiakError.of(
+                "UM-SUBMIT-150",
+                f"place {self._place}: no mpirun of Open MPI or MPICH: {self._settings.mpirun}",
+                why=f"`--version` says: {version.strip()[:200]}" if program else "there is no such command here",
                 hint="name the command with `mpirun =`, or say whose it is with `family =`",
             )
-            raise UmiakError(problem, exit_status=Exit.BAD_REQUEST)
-        return found
+        return family
 
 
 def _plan(job: Job, run: SharedRun) -> RunPlan:

@@ -1,4 +1,6 @@
-"""The hosts of a run under mpirun, as `umiak exec` and `umiak fetch` reach them: this machine itself, others over ssh. An adapter."""
+"""The hosts of a run under mpirun, as `umiak exec` and `umiak fetch` reach them: this machine itself, others over ssh.
+An adapter.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,7 @@ import socket
 
 from umiak.submit.backend import JobNode, RunFileRoots
 from umiak.submit.backends.mpi import script, settings
-from umiak.submit.backends.shared import layout, roots
+from umiak.submit.backends.shared import layout
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -45,7 +47,7 @@ class MpiNodes:
         """The run's directory, which all hosts share, or one of each host's own."""
         if self._settings.is_shared:
             here = JobNode(run_id=run.run_id, name=self._place)
-            return [roots.roots_of(run, info, here, [each.name for each in nodes])]
+            return [layout.roots_of(run, info, here, [each.name for each in nodes])]
         return [
             RunFileRoots(name=each.name, node=each, base=run.path, only=("work", layout.LOGS), node_number=number)
             for number, each in enumerate(nodes)

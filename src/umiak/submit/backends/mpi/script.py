@@ -1,7 +1,7 @@
 """What a run under mpirun writes: a host file, job.sh for its supervisor, node.sh for every host. A decider.
 
-mpirun answers SIGTERM by killing, after a second or less, but passes SIGUSR1 on. So job.sh turns the one into the other, and on the
-hosts `node_start` turns it back: workers have their time to end.
+mpirun answers SIGTERM by killing, after a second or less, but passes SIGUSR1 on.
+So job.sh turns the one into the other, and on the hosts `node_start` turns it back: workers have their time to end.
 """
 
 from __future__ import annotations
@@ -58,7 +58,9 @@ def scripts(job: Job, run: SharedRun, settings: MpiSettings, mpirun: Mpirun, wor
 
 
 def master_of(run: SharedRun, mpirun: Mpirun) -> str:
-    """Where the nodes of a run meet: MPI tells them either nothing about it, or where mpirun is, which need not be a node."""
+    """Where the nodes of a run meet: MPI tells them either nothing about it,
+    or where mpirun is, which need not be a node.
+    """
     name = mpirun.hosts[0].name if mpirun.hosts else "127.0.0.1"
     return join_host_port(name, port_of_job(zlib.crc32(run.run_id.encode())))
 
@@ -111,7 +113,7 @@ def _node(job: Job, run: SharedRun, settings: MpiSettings, mpirun: Mpirun) -> st
         f'mkdir -p "$log" && exec >>"$log/{layout.LAUNCHER_LOG}" 2>&1 || exit 3',
         f'[ ! -e "$run/{layout.CANCEL}" ] || exit 143',
     ]
-    words = '--log_dir "$log" --tee none'
+    words = '--log_dir "$log"'
     if job.mode.has_servers:
         lines += _role_by_rank(job, run, mpirun)
     else:

@@ -3,9 +3,10 @@
     submitted(ClientOutput(status=0, out='...{"jobId": "job-1"}', err=""))     ClientAnswer(job_id="job-1")
     state("running")                                                      State.RUNNING
 
-Its answers come in two forms: the object itself, or ``{"code": 0, "message": ..., "data": {...}}``, with lines for people before it.
-With ``--json`` it may end with 0 although the job was refused, and with 1 although it was accepted and only the answer got lost. So an
-answer that neither names a job nor refuses it is *unclear*, and the caller has to look whether the job is there.
+Its answers come in two forms: the object itself, or ``{"code": 0, "message": ..., "data": {...}}``, with lines for
+people before it. With ``--json`` it may end with 0 although the job was refused, and with 1 although it was accepted
+and only the answer got lost. So an answer that neither names a job nor refuses it is *unclear*, and the caller has to
+look whether the job is there.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from umiak.submit.states import STATES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from umiak.core.json_types import JsonObject
 
 BACKEND = "paddlecloud"
 REFUSALS = ("oops...", "error occurred:", "error: unknown option", "usage: paddlecloud", "error: argument")
@@ -79,7 +80,7 @@ def submitted(output: ClientOutput) -> ClientAnswer:
     return ClientAnswer(unclear=f"the client ended with {output.status}{last}")
 
 
-def told(output: ClientOutput) -> tuple[dict[str, Any], str]:
+def told(output: ClientOutput) -> tuple[JsonObject, str]:
     """The answer to a question, or an empty one and what went wrong."""
     if output.status is None:
         return {}, "the client did not answer in time"
@@ -92,7 +93,7 @@ def told(output: ClientOutput) -> tuple[dict[str, Any], str]:
     return {}, one_line(said[-1], 200) if said else f"the client ended with {output.status} and said nothing"
 
 
-def jobs(data: dict[str, Any]) -> list[tuple[str, str]]:
+def jobs(data: JsonObject) -> list[tuple[str, str]]:
     """Names and ids of a page of jobs."""
     rows = data.get("jobs")
     return [
@@ -111,7 +112,7 @@ def state(word: str) -> State | None:
     return table[max(parts, key=len)] if parts else None
 
 
-def nodes(data: dict[str, Any]) -> list[PlatformNode]:
+def nodes(data: JsonObject) -> list[PlatformNode]:
     """The nodes of a job: servers and trainers, each with where its log is."""
     found = []
     for key, usual in (("pserverList", Role.SERVER), ("trainerList", Role.TRAINER)):
@@ -126,7 +127,7 @@ def nodes(data: dict[str, Any]) -> list[PlatformNode]:
     return found
 
 
-def last_object(text: str) -> dict[str, Any] | None:
+def last_object(text: str) -> JsonObject | None:
     """The last JSON object of an output that has lines for people before it."""
     decoder = json.JSONDecoder()
     at = text.find("{")
@@ -143,10 +144,10 @@ def last_object(text: str) -> dict[str, Any] | None:
     return found
 
 
-def _is_refused(data: dict[str, Any]) -> bool:
+def _is_refused(data: JsonObject) -> bool:
     return data.get("code", 0) not in (0, "0")
 
 
-def _inner(data: dict[str, Any]) -> dict[str, Any]:
+def _inner(data: JsonObject) -> JsonObject:
     inner = data.get("data")
     return inner if "code" in data and isinstance(inner, dict) else data

@@ -1,10 +1,10 @@
 """The backend `paddlecloud`: the submission folder, the client, and what they tell. An adapter.
 
-A run has a folder in the working directory, which people can look at, edit and submit again with ``sh job.sh``. Below umiak's state
-directory is, for its owner alone, which job of the platform it became.
+A run has a folder in the working directory, which people can look at, edit and submit again with ``sh job.sh``.
+Below umiak's state directory is, for its owner alone, which job of the platform it became.
 
-The client knows no request twice. So a job's name on the platform is its run's id, and where an answer is missing the job is looked for
-by that name before it is sent again.
+The client knows no request twice. So a job's name on the platform is its run's id,
+and where an answer is missing the job is looked for by that name before it is sent again.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import time
 
 from umiak.adapters import private_files
 from umiak.core.job import Handle
-from umiak.core.problem import Exit, Problem, UmiakError
+from umiak.core.problem import Problem, UmiakError
 from umiak.core.status import JobStatus
 from umiak.submit.backend import AnswerLost, FilesSent, OfflineCheck, Secrets, Sizing
 from umiak.submit.backends.paddlecloud import answers, checks, client, rendering, settings, upload
@@ -64,7 +64,7 @@ class PaddleCloudBackend(Sizing, OfflineCheck, FilesSent):
         """Everything that is wrong with settings, job and files, and what is missing here."""
         return [*self.missing_here(job), *self.check_offline(job)]
 
-    def missing_here(self, job: Job) -> list[Problem]:  # noqa: ARG002 - of the protocol
+    def missing_here(self, _: Job, /) -> list[Problem]:
         """The client, and keys for it."""
         reading, environ = self._reading(), self._context.environ
         if reading.settings is None:
@@ -92,7 +92,7 @@ class PaddleCloudBackend(Sizing, OfflineCheck, FilesSent):
     def files_sent(self, job: Job) -> FoundFiles | None:
         """The files of the job, or those that the settings name."""
         made = self._settings()
-        if not made.files:
+        if not made.submit.files:
             return self._archive(job)
         return upload.found(made, self._context.directory)
 
@@ -114,7 +114,7 @@ class PaddleCloudBackend(Sizing, OfflineCheck, FilesSent):
         archive = self._archive(submission.job) if not folder.is_flat else None
         secrets = Secrets({**submission.secrets, **keys})
         upload.write(folder, files, archive, secrets, self._context.directory)
-        for line in rendering.talk(folder):
+        for line in rendering.printed(folder):
             self._context.tell(line)
         self._write_record(run_id, {"folder": folder.path})
         output = client.run(submission.bundle.commands[0], self._context.environ, folder.settings.timeout_s)
@@ -129,14 +129,11 @@ class PaddleCloudBackend(Sizing, OfflineCheck, FilesSent):
                 raise AnswerLost(self._place.name, answer.unclear)
         if not job_id:
             private_files.remove(self._record_path(run_id))
-            raise UmiakError(
-                Problem(
-                    code="UM-SUBMIT-231",
-                    what=f"PaddleCloud did not take the job: {submission.job.name}",
-                    why=client.covered(answer.refusal or answer.unclear, secrets),
-                    hint=f"the folder is {folder.path}: correct the settings, or edit it and run `sh job.sh` there",
-                ),
-                exit_status=Exit.REFUSED,
+            raise UmiakError.refused(
+                "UM-SUBMIT-231",
+                f"PaddleCloud did not take the job: {submission.job.name}",
+                why=client.covered(answer.refusal or answer.unclear, secrets),
+                hint=f"the folder is {folder.path}: correct the settings, or edit it and run `sh job.sh` there",
             )
         self._context.tell("end submit")
         return self._accepted(run_id, job_id, folder)
@@ -162,12 +159,11 @@ class PaddleCloudBackend(Sizing, OfflineCheck, FilesSent):
         word = str(data.get("jobStatus", ""))
         found = answers.state(word)
         if found is None:
-            problem = Problem(
-                code="UM-SUBMIT-237",
-                what=f"PaddleCloud says a state that is not known here: {word or 'nothing'}",
+            raise UmiakError.refused(
+                "UM-SUBMIT-237",
+                f"PaddleCloud says a state that is not known here: {word or 'nothing'}",
                 hint=f"`paddlecloud job info {handle.id}` shows the job",
             )
-            raise UmiakError(problem, exit_status=Exit.REFUSED)
         reason = str(data.get("message") or "") if found.is_over else ""
         return JobStatus(state=found, said=word, reason=reason)
 
@@ -187,15 +183,14 @@ class PaddleCloudBackend(Sizing, OfflineCheck, FilesSent):
             for name, each in readers.items():
                 try:
                     yield from each.lines(is_over=is_over)
-                except OSError as error:  # noqa: PERF203 - the other nodes' logs are given
+                except OSError as error:
                     missing.append(f"{name}: {error}")
             if missing and (is_over or not wanted.follow):
-                problem = Problem(
-                    code="UM-SUBMIT-234",
-                    what=f"logs can't be had: {', '.join(missing)}",
+                raise UmiakError.refused(
+                    "UM-SUBMIT-234",
+                    f"logs can't be had: {', '.join(missing)}",
                     hint=f"`paddlecloud job info {handle.id}` tells where they are",
                 )
-                raise UmiakError(problem, exit_status=Exit.REFUSED)
             if is_over or not wanted.follow:
                 return
             time.sleep(LOOK_S)
@@ -208,13 +203,12 @@ class PaddleCloudBackend(Sizing, OfflineCheck, FilesSent):
         until = time.monotonic() + grace_s + KILL_S
         while not self.status(handle).state.is_over:
             if time.monotonic() >= until:
-                problem = Problem(
-                    code="UM-SUBMIT-240",
-                    what=f"the job does not end: {handle}",
+                raise UmiakError.refused(
+                    "UM-SUBMIT-240",
+                    f"the job does not end: {handle}",
                     why=f"PaddleCloud was asked to kill it {grace_s + KILL_S:g} s ago",
                     hint=f"`paddlecloud job info {handle.id}` shows it",
                 )
-                raise UmiakError(problem, exit_status=Exit.REFUSED)
             time.sleep(LOOK_S)
 
     def _ask(self, handle: Handle, *words: str) -> dict[str, object]:
@@ -229,7 +223,7 @@ class PaddleCloudBackend(Sizing, OfflineCheck, FilesSent):
     def _not_told(self, why: str, handle: Handle | None = None) -> UmiakError:
         what = f"PaddleCloud does not tell about {handle}" if handle else "PaddleCloud does not list its jobs"
         hint = "is the job yours, and are the keys right? `paddlecloud job list` asks the same"
-        return UmiakError(Problem(code="UM-SUBMIT-232", what=what, why=why, hint=hint), exit_status=Exit.REFUSED)
+        return UmiakError.refused("UM-SUBMIT-232", what, why=why, hint=hint)
 
     # ---- what is known
 
@@ -248,7 +242,7 @@ class PaddleCloudBackend(Sizing, OfflineCheck, FilesSent):
         made = self._settings()
         files, wrong = upload.find(made, self._context.directory)
         names, plan = tuple(sorted(files)), ""
-        if not made.files:
+        if not made.submit.files:
             archive = self._archive(job)
             plan = rendering.node_plan_text(job, run_id, archive.manifest.digest if archive else "")
             names = (*((rendering.ARCHIVE,) if job.files else ()), rendering.LAUNCHER)
@@ -285,13 +279,12 @@ class PaddleCloudBackend(Sizing, OfflineCheck, FilesSent):
             if home:
                 client.prepare_home(home, secrets, self._context.environ)
         except OSError as error:
-            problem = Problem(
-                code="UM-SUBMIT-235",
-                what=f"the keys of the client can't be written: {error.filename or home}",
+            raise UmiakError.refused(
+                "UM-SUBMIT-235",
+                f"the keys of the client can't be written: {error.filename or home}",
                 why=error.strerror,
                 hint="set XDG_STATE_HOME to a directory that you can write to",
-            )
-            raise UmiakError(problem, exit_status=Exit.REFUSED) from None
+            ) from None
         return home
 
     def _known_home(self) -> str:

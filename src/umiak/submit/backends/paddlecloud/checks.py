@@ -14,7 +14,7 @@ from umiak.submit.backends.paddlecloud.settings import AK, SK
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from umiak.submit.backends.paddlecloud.rendering import Folder
     from umiak.submit.backends.paddlecloud.settings import PaddleCloudSettings
@@ -24,7 +24,7 @@ def problems(folder: Folder, environ: Mapping[str, str] = MappingProxyType({})) 
     """What is wrong with job and settings. ``environ`` has the job's secrets."""
     found = [*_shape(folder), *_bad_keys(folder.settings), *_texts(folder, environ)]
     job, settings = folder.job, folder.settings
-    if settings.start_cmd and not settings.files:
+    if settings.submit.start_cmd and not settings.submit.files:
         hint = "write `files: ./*.py ./*.yaml`"
         found.append(_problem("UM-SUBMIT-225", "submit: start_cmd without files: nothing would be uploaded", hint=hint))
     if folder.is_flat and (job.inputs or job.outputs):
@@ -57,7 +57,7 @@ def missing(settings: PaddleCloudSettings, *, has_client: bool, has_own_keys: bo
 
 def warnings(folder: Folder) -> list[Problem]:
     """What is probably not meant."""
-    version = folder.settings.paddle_version
+    version = folder.settings.config.paddle_version
     if version and not rendering.is_usable(version):
         oldest = ".".join(map(str, rendering.OLDEST_PADDLE))
         return [
@@ -71,39 +71,35 @@ def warnings(folder: Folder) -> list[Problem]:
     return []
 
 
-def _shape(folder: Folder) -> list[Problem]:
+def _shape(folder: Folder) -> Iterator[Problem]:
     job, settings = folder.job, folder.settings
     server, trainer = job.role(Role.SERVER), job.role(Role.TRAINER)
-    found = []
     if job.role(Role.HETER) is not None or trainer is None:
-        found.append(_problem("UM-SUBMIT-224", "PaddleCloud has no heter workers", hint="use servers and trainers"))
+        yield _problem("UM-SUBMIT-224", "PaddleCloud has no heter workers", hint="use servers and trainers")
     if job.nodes.is_elastic:
         hint = "write `nodes:` as one number"
-        found.append(_problem("UM-SUBMIT-224", f"PaddleCloud has no elastic jobs: {job.nodes} nodes", hint=hint))
+        yield _problem("UM-SUBMIT-224", f"PaddleCloud has no elastic jobs: {job.nodes} nodes", hint=hint)
     if any(
         job.command_of(each) != job.command_of(job.roles[0])
         or job.environment_of(each) != job.environment_of(job.roles[0])
         for each in job.roles
     ):
         hint = "write `command` and `env` in the job, not in its roles"
-        found.append(_problem("UM-SUBMIT-224", "roles with commands or variables of their own", hint=hint))
+        yield _problem("UM-SUBMIT-224", "roles with commands or variables of their own", hint=hint)
     if settings.is_mpi:
         if server is None:
             what, hint = "collective training on an mpi cluster", "use servers (fleet_mode: ps), or cluster_type: k8s"
-            found.append(_problem("UM-SUBMIT-224", what, hint=hint))
+            yield _problem("UM-SUBMIT-224", what, hint=hint)
         elif trainer is not None and server.nodes != trainer.nodes:
             what = f"{server.nodes} servers and {trainer.nodes} trainers on an mpi cluster"
-            found.append(_problem("UM-SUBMIT-224", what, hint="each of its nodes has one of both: ask for as many"))
+            yield _problem("UM-SUBMIT-224", what, hint="each of its nodes has one of both: ask for as many")
         if folder.is_on_gpus:
-            found.append(
-                _problem("UM-SUBMIT-224", "GPUs on an mpi cluster", hint="use device: cpu, or cluster_type: k8s")
-            )
+            yield _problem("UM-SUBMIT-224", "GPUs on an mpi cluster", hint="use device: cpu, or cluster_type: k8s")
     elif server is not None and folder.is_on_gpus:
-        found.append(_problem("UM-SUBMIT-224", "parameter servers with GPUs on a k8s cluster", hint="use device: cpu"))
+        yield _problem("UM-SUBMIT-224", "parameter servers with GPUs on a k8s cluster", hint="use device: cpu")
     elif server is None and not folder.is_on_gpus:
         hint = "ask for devices (device: gpu), or use servers (fleet_mode: ps)"
-        found.append(_problem("UM-SUBMIT-224", "collective training without GPUs on a k8s cluster", hint=hint))
-    return found
+        yield _problem("UM-SUBMIT-224", "collective training without GPUs on a k8s cluster", hint=hint)
 
 
 def _bad_keys(settings: PaddleCloudSettings) -> list[Problem]:
@@ -122,7 +118,7 @@ def _bad_keys(settings: PaddleCloudSettings) -> list[Problem]:
 def _texts(folder: Folder, environ: Mapping[str, str]) -> list[Problem]:
     """What a line of config.ini can't hold."""
     settings = folder.settings
-    pairs = [*rendering.variables(folder), *settings.paths, ("fs_name", settings.fs_name)]
+    pairs = [*rendering.variables(folder), *settings.config.paths(), ("fs_name", settings.config.fs_name)]
     wrong = [name for name, text in pairs if not rendering.is_writable(text)]
     secrets = {**settings.secrets, **{name: environ.get(name, "") for name in folder.job.secrets}}
     wrong += [name for name, text in secrets.items() if not rendering.is_writable(text)]

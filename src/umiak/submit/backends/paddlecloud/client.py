@@ -1,7 +1,8 @@
 """Runs the `paddlecloud` client, and gives it its keys. An adapter.
 
-The client reads its keys from ``.paddlecli/config`` in its home. So it gets a home of its own, below umiak's state directory, with that
-file in it for its owner alone: keys stand in no argument, in no variable and in no file that is uploaded.
+The client reads its keys from ``.paddlecli/config`` in its home. So it gets a home of its own, below umiak's state
+directory, with that file in it for its owner alone: keys stand in no argument, in no variable and in no file that is
+uploaded.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ from umiak.submit.backends.paddlecloud.settings import AK, SK
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-    from typing import Any
 
+    from umiak.core.json_types import JsonObject
     from umiak.submit.backend import Secrets
 
 PROGRAM = "paddlecloud"
@@ -45,7 +46,7 @@ class CloudClient:
             self._environ.setdefault("PYTHONUSERBASE", base)  # a client of `pip install --user` is there
             self._environ["HOME"] = home
 
-    def ask(self, *words: str) -> tuple[dict[str, Any], str]:
+    def ask(self, *words: str) -> tuple[JsonObject, str]:
         """The answer to a question about jobs, or what went wrong."""
         return answers.told(run((PROGRAM, "job", *words), self._environ, ASK_S))
 

@@ -1,7 +1,10 @@
 """Every key of a backend.yaml for PaddleCloud, with its kind, its default and its meaning. Values.
 
-Names and defaults are those of PaddleRec 1.8.5; ``k8s-cpu-cores`` and ``k8s_cpu_cores`` are the same key. Rows marked as umiak's are not
-known there.
+Names and defaults are those of PaddleRec 1.8.5; ``k8s-cpu-cores`` and ``k8s_cpu_cores`` are the same key.
+Rows marked as umiak's are not known there. PaddleRec's own examples leave texts empty for which there is a default.
+
+    ClusterSettings   the top           NodeSettings           `config`
+    ClientSettings    `submit`          CommunicatorSettings   `config.communicator`
 """
 
 from __future__ import annotations
@@ -9,14 +12,20 @@ from __future__ import annotations
 import re
 from enum import Enum
 
+from umiak.core.value import fields
 from umiak.schema import kinds
-from umiak.schema.keys import BadValue, Key, Kind, WrongType, words
+from umiak.schema.keys import BadValue, Empty, Kind, WrongType
 from umiak.schema.kinds import word_of
 from umiak.schema.sections import UnknownKeys
-from umiak.schema.yaml_tree import Listing, Scalar, shortened
+from umiak.schema.settings import setting, settings, table
+from umiak.schema.yaml_tree import Scalar, shortened
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from umiak.core.json_types import JsonObject
+    from umiak.schema.findings import Findings
+    from umiak.schema.keys import Key
+    from umiak.schema.sections import Said
     from umiak.schema.yaml_tree import Node
 
 
@@ -52,24 +61,18 @@ def _secret(_: Key, node: Node) -> str:
 
 
 def _files(_: Key, node: Node) -> tuple[str, ...]:
-    if isinstance(node, Listing):
-        return tuple([word_of(each) for each in node.items])
-    import shlex
-
-    text = word_of(node)
-    try:
-        return tuple(shlex.split(text))
-    except ValueError as error:
-        raise BadValue(f"not a list of files: {shortened(text)}", why=str(error), hint="quote it as a shell") from None
+    return kinds.shell_words(node, "a list of files")
 
 
 def _remote(_: Key, node: Node) -> str:
-    """A path in the remote file system. People write it with the name of that in front, which the platform does not take."""
+    """A path in the remote file system.
+    People write it with the name of that in front, which the platform does not take.
+    """
     text = word_of(node).strip()
     if text and (_PATH.match(text) or not text.startswith("/")):
         bare = re.sub(r"^[A-Za-z]+:(//[^/]*)?", "", text)
         raise BadValue(
-            f"not a path of the remote file system: {shortened(text)}",
+            f"expected a path of the remote file system, got {shortened(text)}",
             why="its name is said in fs_name",
             hint=f"write `{bare}`" if bare.startswith("/") else "write it from the root on, as in `/user/your/path`",
         )
@@ -82,14 +85,14 @@ def _flag(_: Key, node: Node) -> bool:
         raise WrongType
     text = node.text.strip().lower()
     if text not in ("0", "1", "true", "false"):
-        raise BadValue(f"neither 0 nor 1: {shortened(node.text)}")
+        raise BadValue(f"expected 0 or 1, got {shortened(node.text)}")
     return text in ("1", "true")
 
 
 def _wall_time(_: Key, node: Node) -> str:
     text = node.text.strip() if isinstance(node, Scalar) else ""
     if not _WALL_TIME.match(text):
-        raise BadValue(f"not a time: {shortened(text)}", hint='write hours, minutes and seconds: `"72:00:00"`')
+        raise BadValue(f"expected a time, got {shortened(text)}", hint='write hours, minutes and seconds: `"72:00:00"`')
     return text
 
 
@@ -99,142 +102,152 @@ REMOTE = Kind(phrase="a path of the remote file system", read=_remote)
 FLAG = Kind(phrase="0 or 1", read=_flag)
 WALL_TIME = Kind(phrase="hours, minutes and seconds", read=_wall_time)
 
-PLACE = (
-    Key(
-        name="cluster_type",
-        meaning="Kind of cluster.",
-        kind=kinds.CHOICE,
-        choices=words(ClusterType),
-        synonyms=(("kubernetes", "k8s"),),
-        required=True,
-    ),
-    Key(name="config", meaning="What nodes are given.", kind=kinds.MAPPING, required=True),
-    Key(name="submit", meaning="What the client is given.", kind=kinds.MAPPING, required=True),
-    Key(
-        name="timeout",
-        meaning="Seconds to wait for the client.",
-        kind=kinds.NUMBER,
-        least=1,
-        default=300,
-        origin=KeyOrigin.UMIAK,
-    ),
-)
 
-CONFIG = (
-    Key(
-        name="paddle_version",
-        meaning="PaddlePaddle to install on nodes.",
-        kind=kinds.TEXT,
-        default_said="that of the node",
-    ),
-    Key(name="use_python3", meaning="Let the platform use its Python 3.", kind=FLAG, default=0),
-    Key(name="fs_name", meaning="Remote file system, as in `afs://host:port`.", kind=kinds.TEXT, required=True),
-    Key(name="fs_ugi", meaning="User and password of it, `user,password`.", kind=SECRET, required=True),
-    Key(name="output_path", meaning="Where results go.", kind=REMOTE),
-    Key(name="train_data_path", meaning="mpi: data, brought to `./train_data`.", kind=REMOTE),
-    Key(name="test_data_path", meaning="mpi: data, brought to `./test_data`.", kind=REMOTE),
-    Key(name="thirdparty_path", meaning="mpi: other files, brought to `./thirdparty`.", kind=REMOTE),
-    Key(name="afs_remote_mount_point", meaning="k8s: directory that is mounted as `./afs`.", kind=REMOTE),
-    Key(name="communicator", meaning="Flags of the parameter server's communicator.", kind=kinds.MAPPING),
-)
+def _kept_apart(_: Said, __: Findings) -> None:
+    """Secrets are not in these values, which may be printed:
+    `umiak.submit.backends.paddlecloud.settings` reads them.
+    """
+
+
+@settings
+class ClusterSettings:
+    """The top of a backend.yaml."""
+
+    cluster: ClusterType = setting(
+        ClusterType, "Kind of cluster.", key="cluster_type", synonyms=(("kubernetes", "k8s"),), required=True
+    )
+    config: JsonObject = setting(kinds.MAPPING, "What nodes are given.", required=True)
+    submit: JsonObject = setting(kinds.MAPPING, "What the client is given.", required=True)
+    timeout_s: float = setting(
+        kinds.NUMBER, "Seconds to wait for the client.", least=1, default=300.0, origin=KeyOrigin.UMIAK
+    )
+
+
+@settings
+class NodeSettings:
+    """What nodes are given: `config`."""
+
+    paddle_version: str = setting(
+        kinds.TEXT, "PaddlePaddle to install on nodes.", default="", default_text="that of the node"
+    )
+    use_python3: bool = setting(FLAG, "Let the platform use its Python 3.", default=False, default_text="`0`")
+    fs_name: str = setting(kinds.TEXT, "Remote file system, as in `afs://host:port`.", required=True)
+    fs_ugi: None = setting(SECRET, "User and password of it, `user,password`.", required=True, read=_kept_apart)
+    output_path: str = setting(REMOTE, "Where results go.", default="")
+    train_data_path: str = setting(REMOTE, "mpi: data, brought to `./train_data`.", default="")
+    test_data_path: str = setting(REMOTE, "mpi: data, brought to `./test_data`.", default="")
+    thirdparty_path: str = setting(REMOTE, "mpi: other files, brought to `./thirdparty`.", default="")
+    afs_remote_mount_point: str = setting(REMOTE, "k8s: directory that is mounted as `./afs`.", default="")
+    communicator: JsonObject = setting(kinds.MAPPING, "Flags of the parameter server's communicator.", default={})
+
+    def paths(self) -> list[tuple[str, str]]:
+        """Of the remote file system, by their keys; those that are not set are empty."""
+        return [(key.name, getattr(self, key.name)) for key in table(NodeSettings) if key.kind is REMOTE]
+
 
 _THREADS = "CPU_NUM, the largest `thread_num`"
-COMMUNICATOR = (
-    Key(name="FLAGS_communicator_is_sgd_optimizer", meaning="1 with SGD.", kind=FLAG, default=0),
-    Key(
-        name="FLAGS_communicator_send_queue_size",
-        meaning="Gradients that wait to be sent.",
-        kind=kinds.WHOLE,
-        least=1,
-        default_said=_THREADS,
-    ),
-    Key(name="FLAGS_communicator_thread_pool_size", meaning="Sending threads.", kind=kinds.WHOLE, least=1, default=32),
-    Key(
-        name="FLAGS_communicator_max_merge_var_num",
-        meaning="Gradients that are merged into one.",
-        kind=kinds.WHOLE,
-        least=1,
-        default_said=_THREADS,
-    ),
-    Key(
-        name="FLAGS_communicator_max_send_grad_num_before_recv",
-        meaning="Gradients sent before parameters are received.",
-        kind=kinds.WHOLE,
-        least=1,
-        default_said=_THREADS,
-    ),
-    Key(name="FLAGS_communicator_fake_rpc", meaning="1: send nothing, to measure.", kind=FLAG, default=0),
-    Key(name="FLAGS_rpc_retry_times", meaning="Repeats of a request.", kind=kinds.WHOLE, least=0, default=3),
-)
 
-SUBMIT = (
-    Key(name="ak", meaning="Access key.", kind=SECRET, default_said="`PADDLECLOUD_AK`, or the client's own"),
-    Key(name="sk", meaning="Secret key.", kind=SECRET, default_said="`PADDLECLOUD_SK`, or the client's own"),
-    Key(
-        name="priority",
-        meaning="Priority of the job.",
-        kind=kinds.CHOICE,
+
+@settings
+class CommunicatorSettings:
+    """Flags of Paddle's communicator: `config.communicator`."""
+
+    FLAGS_communicator_is_sgd_optimizer: bool = setting(FLAG, "1 with SGD.", default=False, default_text="`0`")
+    FLAGS_communicator_send_queue_size: int | None = setting(
+        kinds.WHOLE, "Gradients that wait to be sent.", least=1, default=None, default_text=_THREADS
+    )
+    FLAGS_communicator_thread_pool_size: int = setting(kinds.WHOLE, "Sending threads.", least=1, default=32)
+    FLAGS_communicator_max_merge_var_num: int | None = setting(
+        kinds.WHOLE, "Gradients that are merged into one.", least=1, default=None, default_text=_THREADS
+    )
+    FLAGS_communicator_max_send_grad_num_before_recv: int | None = setting(
+        kinds.WHOLE,
+        "Gradients sent before parameters are received.",
+        least=1,
+        default=None,
+        default_text=_THREADS,
+    )
+    FLAGS_communicator_fake_rpc: bool = setting(FLAG, "1: send nothing, to measure.", default=False, default_text="`0`")
+    FLAGS_rpc_retry_times: int = setting(kinds.WHOLE, "Repeats of a request.", least=0, default=3)
+
+    def texts(self) -> list[tuple[str, str]]:
+        """As they stand in a config.ini; empty: as many as there are threads."""
+        values = [(name, getattr(self, name)) for name in fields(self)]
+        return [(name, "" if number is None else str(int(number))) for name, number in values]
+
+
+@settings
+class ClientSettings:
+    """What the client is given: `submit`."""
+
+    ak: None = setting(
+        SECRET,
+        "Access key.",
+        default=None,
+        default_text="`PADDLECLOUD_AK`, or the client's own",
+        read=_kept_apart,
+    )
+    sk: None = setting(
+        SECRET,
+        "Secret key.",
+        default=None,
+        default_text="`PADDLECLOUD_SK`, or the client's own",
+        read=_kept_apart,
+    )
+    priority: str = setting(
+        kinds.CHOICE,
+        "Priority of the job.",
         choices=("low", "normal", "high", "very_high", "veryhigh"),
         default="high",
-    ),
-    Key(name="job_name", meaning="Name of the job.", kind=kinds.NAME, default_said="that of the config"),
-    Key(name="group", meaning="Group whose resources are used.", kind=kinds.TEXT, default="paddle"),
-    Key(
-        name="start_cmd",
-        meaning="Command on every node.",
-        kind=kinds.TEXT,
-        default_said="`umiak train` with the config, or the job's command under `umiak launch`",
-    ),
-    Key(
-        name="files",
-        meaning="Patterns of files to upload, all into one directory.",
-        kind=FILES,
-        default_said="the job's files, as one archive",
-    ),
-    Key(name="nodes", meaning="mpi: number of nodes.", kind=kinds.WHOLE, least=1, default=1),
-    Key(name="k8s_trainers", meaning="k8s: number of trainers.", kind=kinds.WHOLE, least=1, default=1),
-    Key(
-        name="k8s_cpu_cores",
-        meaning="k8s: cores of a trainer.",
-        kind=kinds.WHOLE,
+    )
+    job_name: str = setting(kinds.NAME, "Name of the job.", default="", default_text="that of the config")
+    group: str = setting(kinds.TEXT, "Group whose resources are used.", default="paddle", empty=Empty.UNSAID)
+    start_cmd: str = setting(
+        kinds.TEXT,
+        "Command on every node.",
+        default="",
+        default_text="`umiak train` with the config, or the job's command under `umiak launch`",
+    )
+    files: tuple[str, ...] = setting(
+        FILES,
+        "Patterns of files to upload, all into one directory.",
+        default=(),
+        default_text="the job's files, as one archive",
+    )
+    nodes: int = setting(kinds.WHOLE, "mpi: number of nodes.", least=1, default=1)
+    trainers: int = setting(kinds.WHOLE, "k8s: number of trainers.", key="k8s_trainers", least=1, default=1)
+    cpus: int | None = setting(
+        kinds.WHOLE,
+        "k8s: cores of a trainer.",
+        key="k8s_cpu_cores",
         least=1,
-        default_said="1 with GPUs, else 2",
-    ),
-    Key(name="k8s_gpu_card", meaning="k8s, collective: GPUs of a trainer.", kind=kinds.WHOLE, least=1, default=1),
-    Key(name="k8s_ps_num", meaning="k8s, ps: number of servers.", kind=kinds.WHOLE, least=1, default=1),
-    Key(name="k8s_ps_cores", meaning="k8s, ps: cores of a server.", kind=kinds.WHOLE, least=1, default=2),
-    Key(
-        name="job_version",
-        meaning="Environment of the platform.",
-        kind=kinds.TEXT,
+        default=None,
+        default_text="1 with GPUs, else 2",
+    )
+    gpus: int = setting(kinds.WHOLE, "k8s, collective: GPUs of a trainer.", key="k8s_gpu_card", least=1, default=1)
+    servers: int = setting(kinds.WHOLE, "k8s, ps: number of servers.", key="k8s_ps_num", least=1, default=1)
+    server_cpus: int = setting(kinds.WHOLE, "k8s, ps: cores of a server.", key="k8s_ps_cores", least=1, default=2)
+    job_version: str = setting(
+        kinds.TEXT,
+        "Environment of the platform.",
         default="paddle-fluid-v1.7.1",
+        empty=Empty.UNSAID,
         origin=KeyOrigin.UMIAK,
-    ),
-    Key(
-        name="image_addr",
-        meaning="k8s: image of the nodes, with `job_version: paddle-fluid-custom`.",
-        kind=kinds.TEXT,
+    )
+    image: str = setting(
+        kinds.TEXT,
+        "k8s: image of the nodes, with `job_version: paddle-fluid-custom`.",
+        key="image_addr",
+        default="",
         origin=KeyOrigin.UMIAK,
-    ),
-    Key(
-        name="wall_time",
-        meaning="Time after which the job is stopped.",
-        kind=WALL_TIME,
-        default="2000:00:00",
-        origin=KeyOrigin.UMIAK,
-    ),
-    Key(
-        name="permission",
-        meaning="Who may see the job: you, or your group.",
-        kind=kinds.CHOICE,
+    )
+    wall_time: str = setting(
+        WALL_TIME, "Time after which the job is stopped.", default="2000:00:00", origin=KeyOrigin.UMIAK
+    )
+    permission: str = setting(
+        kinds.CHOICE,
+        "Who may see the job: you, or your group.",
         choices=("private", "group"),
         default="private",
         origin=KeyOrigin.UMIAK,
-    ),
-)
-
-FOR_MPI = ("train_data_path", "test_data_path", "thirdparty_path", "nodes")
-FOR_K8S = (
-    *("afs_remote_mount_point", "k8s_trainers", "k8s_cpu_cores", "k8s_gpu_card", "k8s_ps_num", "k8s_ps_cores"),
-    "image_addr",
-)
+    )

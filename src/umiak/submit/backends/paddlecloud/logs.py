@@ -1,7 +1,7 @@
 """The logs of a job's nodes, from the addresses that the platform tells. An adapter.
 
-The client has no command for them. What it tells of a node is the address of a page, on a server that also hands out the files of the
-node's container; the output of the start command is one of them.
+The client has no command for them. What it tells of a node is the address of a page,
+on a server that also hands out the files of the node's container; the output of the start command is one of them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ LEAST_BYTES, BYTES_PER_LINE = 1 << 16, 512
 
 
 def address(log_url: str) -> str:
-    """Where the output of a node is: ``http://host/a/b/CONTAINER/...`` is the page about it. Empty if this is no such page."""
+    """Where the output of a node is: ``http://host/a/b/CONTAINER/...`` is the page about it.
+    Empty if this is no such page.
+    """
     parts = urlsplit(log_url)
     words = parts.path.split("/")
     if parts.scheme not in ("http", "https") or not parts.netloc or len(words) < 4 or not words[3]:

@@ -4,7 +4,8 @@
     bundle_of(folder)                       without secrets: what `--dry_run` shows
     config_ini(folder, secrets)             with them: written at the last moment, for its owner alone
 
-The four files keep the names and variables that PaddleRec gave them, so that people can read and edit them; every value is quoted.
+The four files keep the names and variables that PaddleRec gave them,
+so that people can read and edit them; every value is quoted.
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ from umiak.contracts.secrets import HIDDEN
 from umiak.contracts.start import TOKEN
 from umiak.core.bundle import PRIVATE, Bundle, BundleFile
 from umiak.core.cluster import Role
-from umiak.core.value import value
+from umiak.core.value import replace, value
 from umiak.submit.backends.paddlecloud.settings import FS_UGI
 from umiak.submit.payload import node_plan
-from umiak.submit.payload.node_plan import launch_words
+from umiak.submit.payload.node_plan import PlaceTraits
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,8 +31,10 @@ if TYPE_CHECKING:
 BEFORE, CONFIG, END, JOB = "before_hook.sh", "config.ini", "end_hook.sh", "job.sh"
 GENERATED = (BEFORE, CONFIG, END, JOB)
 NODE_PLAN, ARCHIVE, LAUNCHER = "node.json", "files.tar.gz", "umiak-launcher.pyz"
-SHOW_ALL = ("--tee", "all")
-"""What workers write is a part of the launcher's own output: the platform keeps that, and nothing else."""
+TRAITS = PlaceTraits(directory=".", tee="all", sets_variables=False)
+"""The platform keeps the launcher's own output, and nothing else;
+variables come by config.ini, where people edit them.
+"""
 CPU_NUM = "CPU_NUM"
 TRAIN = ("-m", "umiak", "train")
 MOUNTED_AT = "/root/paddlejob/workspace/env_run/afs/"
@@ -86,28 +89,22 @@ def bundle_of(folder: Folder) -> Bundle:
 
 def node_plan_text(job: Job, run_id: str, digest: str) -> str:
     """What every node does. ``digest``: the content hash of the files that are sent; empty: none are."""
-    plan = node_plan.NodePlan(
-        run_id=run_id,
-        directory=".",
-        launch=(*SHOW_ALL, *launch_words(job, job.role(Role.TRAINER) or job.roles[0], run_id)),
-        files=node_plan.SentFiles(digest=digest, store="files", archive=ARCHIVE) if digest else None,
-        inputs=job.inputs,
-        outputs=job.outputs,
-    )
+    files = node_plan.SentFiles(digest=digest, store="files", archive=ARCHIVE) if digest else None
+    plan = node_plan.of(job, job.main_role, run_id, replace(TRAITS, files=files))
     return node_plan.as_text(plan)
 
 
 def start_cmd(folder: Folder) -> str:
     """What the platform runs on every node."""
     job, settings = folder.job, folder.settings
-    if settings.start_cmd and folder.is_flat:
-        return settings.start_cmd
+    if settings.submit.start_cmd and folder.is_flat:
+        return settings.submit.start_cmd
     if not folder.is_flat:
         return f"python {LAUNCHER} -m umiak.submit.payload.node_start {NODE_PLAN}"
     if job.command[:3] == TRAIN:
         return shlex.join(("python", *job.command))
-    role = job.role(Role.TRAINER) or job.roles[0]
-    return shlex.join(("python", "-m", "umiak", "launch", *SHOW_ALL, *launch_words(job, role, folder.run_id)))
+    plan = node_plan.of(job, job.main_role, folder.run_id, TRAITS)
+    return shlex.join(("python", "-m", "umiak", "launch", *plan.launch))
 
 
 def needs_umiak(folder: Folder) -> bool:
@@ -142,32 +139,34 @@ def variables(folder: Folder) -> list[tuple[str, str]]:
     found = [
         (PADDLEREC_ROLE, "WORKER"),
         ("PADDLEREC_CLUSTER_TYPE", settings.cluster.value.upper()),
-        ("use_python3", str(int(settings.use_python3))),
+        ("use_python3", str(int(settings.config.use_python3))),
         (CPU_NUM, threads),
         ("GLOG_v", "0"),
     ]
-    found += [(name, text or threads) for name, text in settings.flags]
+    found += [(name, text or threads) for name, text in settings.flags.texts()]
     return [*found, *own.items()]
 
 
 def _platform(folder: Folder) -> list[tuple[str, str]]:
     settings = folder.settings
     if settings.is_mpi:
-        found = [("storage_type", "hdfs"), ("force_reuse_output_path", "True"), ("fs_name", settings.fs_name)]
+        found = [("storage_type", "hdfs"), ("force_reuse_output_path", "True"), ("fs_name", settings.config.fs_name)]
         found.append(("FLAGS_rpc_deadline", "300000"))
         names = ("train_data_path", "test_data_path", "output_path", "thirdparty_path")
-        return [*found, *[(name, settings.path(name)) for name in names]]
+        return [*found, *[(name, getattr(settings.config, name)) for name in names]]
     return [
-        ("fs_name", settings.fs_name),
-        ("output_path", settings.path("output_path")),
+        ("fs_name", settings.config.fs_name),
+        ("output_path", settings.config.output_path),
         ("mount_afs", "true"),
-        ("AFS_REMOTE_MOUNT_POINT", settings.path("afs_remote_mount_point")),
+        ("AFS_REMOTE_MOUNT_POINT", settings.config.afs_remote_mount_point),
         ("afs_local_mount_point", MOUNTED_AT),
     ]
 
 
 def quoted(text: str) -> str:
-    """In double quotes, as the platform's own examples are; in single ones where a shell would take it for more than text."""
+    """In double quotes, as the platform's own examples are;
+    in single ones where a shell would take it for more than text.
+    """
     return f'"{text}"' if _SAFE.issuperset(text) else f"'{text}'"
 
 
@@ -184,18 +183,18 @@ def job_sh(folder: Folder) -> str:
     job, settings = folder.job, folder.settings
     names: list[tuple[str, str]] = [
         ("job_name", folder.run_id),
-        ("group_name", settings.group),
-        ("job_version", CUSTOM if _image(folder) else settings.job_version),
+        ("group_name", settings.submit.group),
+        ("job_version", CUSTOM if _image(folder) else settings.submit.job_version),
         ("start_cmd", start_cmd(folder)),
-        ("wall_time", _wall_time(job.time_limit_s) or settings.wall_time),
-        ("priority", settings.priority),
+        ("wall_time", _wall_time(job.time_limit_s) or settings.submit.wall_time),
+        ("priority", settings.submit.priority),
     ]
     words = [("--job-name", "job_name"), ("--group-name", "group_name"), ("--job-version", "job_version")]
     words += [("--start-cmd", "start_cmd"), ("--job-conf", f"={CONFIG}")]
     sizes, more = _shape(folder)
     names += sizes
     words += more
-    if settings.permission == "group":
+    if settings.submit.permission == "group":
         words.append(("--permission", "=group"))
     if _image(folder):
         names.append(("image_addr", _image(folder)))
@@ -238,7 +237,7 @@ def job_sh(folder: Folder) -> str:
 def _shape(folder: Folder) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
     """Sizes, and flags: of mpi, of k8s with servers, or of k8s collective."""
     job, settings = folder.job, folder.settings
-    trainer = job.role(Role.TRAINER) or job.roles[0]
+    trainer = job.main_role
     server = job.role(Role.SERVER)
     trainers = str(trainer.nodes.most)
     if settings.is_mpi:
@@ -268,7 +267,7 @@ def _argument(name: str) -> str:
 
 
 def _image(folder: Folder) -> str:
-    return folder.job.image or folder.settings.image
+    return folder.job.image or folder.settings.submit.image
 
 
 def _wall_time(seconds: int | None) -> str:
@@ -330,9 +329,9 @@ def before_hook(folder: Folder) -> str:
     parts = [_HEAD]
     if needs_umiak(folder):
         parts.append(_UMIAK)
-    if folder.settings.paddle_version and is_usable(folder.settings.paddle_version):
+    if folder.settings.config.paddle_version and is_usable(folder.settings.config.paddle_version):
         package = "paddlepaddle-gpu" if folder.is_on_gpus else "paddlepaddle"
-        parts.append(_PADDLE.format(package=package, version=shlex.quote(folder.settings.paddle_version)))
+        parts.append(_PADDLE.format(package=package, version=shlex.quote(folder.settings.config.paddle_version)))
     return "".join([*parts, _TAIL])
 
 
@@ -345,7 +344,7 @@ def is_usable(version: str) -> bool:
     return tuple(numbers) >= OLDEST_PADDLE
 
 
-def talk(folder: Folder) -> list[str]:
+def printed(folder: Folder) -> list[str]:
     """What PaddleRec printed while it made the folder."""
     kind = folder.settings.cluster.value
     return [

@@ -1,10 +1,11 @@
-"""The settings of a PaddleCloud place, read from its section: values, and everything that is wrong with them at once. A decider.
+"""The settings of a PaddleCloud place, read from its section: values, and everything that is wrong with them at once.
+A decider.
 
     reading = read(place.settings, environ)
     reading.settings.cluster, reading.settings.secrets, reading.problems
 
-Secrets are given by reference, ``sk: $PADDLECLOUD_SK``. In many people's files they stand in plain text; that is accepted, told, and
-never shown or copied.
+Secrets are given by reference, ``sk: $PADDLECLOUD_SK``.
+In many people's files they stand in plain text; that is accepted, told, and never shown or copied.
 """
 
 from __future__ import annotations
@@ -14,22 +15,31 @@ from umiak.core.devices import DeviceKind
 from umiak.core.job import Replicas, Resource, RoleSpec
 from umiak.core.names import is_name
 from umiak.core.value import replace, value
-from umiak.schema import sections
 from umiak.schema.findings import Findings
+from umiak.schema.settings import read as read_settings
+from umiak.schema.settings import table
 from umiak.schema.yaml_tree import Section, shortened
 from umiak.submit.backend import Secrets
 from umiak.submit.backends.paddlecloud import keys
-from umiak.submit.backends.paddlecloud.keys import ClusterType
+from umiak.submit.backends.paddlecloud.keys import (
+    ClientSettings,
+    ClusterSettings,
+    ClusterType,
+    CommunicatorSettings,
+    NodeSettings,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from typing import TypeVar
 
     from umiak.core.job import Job
     from umiak.core.problem import Problem
     from umiak.schema.findings import Place
-    from umiak.schema.keys import Key
     from umiak.schema.sections import Said
+
+    T = TypeVar("T")
 
 AK, SK, FS_UGI = "ak", "sk", "fs_ugi"
 VARIABLES = {AK: "PADDLECLOUD_AK", SK: "PADDLECLOUD_SK", FS_UGI: "PADDLECLOUD_FS_UGI"}
@@ -46,28 +56,9 @@ class PaddleCloudSettings:
     source: str
     cluster: ClusterType
     timeout_s: float
-    paddle_version: str
-    use_python3: bool
-    fs_name: str
-    paths: tuple[tuple[str, str], ...]
-    """Of the remote file system, by their keys; those that were not said are empty."""
-    flags: tuple[tuple[str, str], ...]
-    """Of the communicator; empty: as many as there are threads."""
-    priority: str
-    job_name: str
-    group: str
-    start_cmd: str
-    files: tuple[str, ...]
-    nodes: int
-    trainers: int
-    cpus: int | None
-    gpus: int
-    servers: int
-    server_cpus: int
-    job_version: str
-    image: str
-    wall_time: str
-    permission: str
+    config: NodeSettings
+    flags: CommunicatorSettings
+    submit: ClientSettings
     secrets: Secrets
     """By key; one that is missing is the client's own business."""
     plain_secrets: tuple[Place, ...] = ()
@@ -76,9 +67,6 @@ class PaddleCloudSettings:
     @property
     def is_mpi(self) -> bool:
         return self.cluster is ClusterType.MPI
-
-    def path(self, name: str) -> str:
-        return dict(self.paths)[name]
 
 
 @value
@@ -97,47 +85,30 @@ class SettingsReading:
 def read(section: Section, environ: Mapping[str, str]) -> SettingsReading:
     """The settings of a place."""
     findings = Findings()
-    place = sections.read(keys.PLACE, _normal(section, keys.PLACE), "backend", findings, keys.UNKNOWN)
-    config = _part(place, "config", keys.CONFIG, findings)
-    submit = _part(place, "submit", keys.SUBMIT, findings)
-    flags = _part(config, "communicator", keys.COMMUNICATOR, findings)
+    top, place = read_settings(ClusterSettings, _normal(section, ClusterSettings), "backend", findings, keys.UNKNOWN)
+    config, config_part = _part(NodeSettings, place, "config", findings)
+    submit, submit_part = _part(ClientSettings, place, "submit", findings)
+    flags, _ = _part(CommunicatorSettings, config_part, "communicator", findings)
     secrets, plain, unset_keys = Secrets(), [], []
-    for said, name in ((submit, AK), (submit, SK), (config, FS_UGI)):
-        text = _secret(said, name, environ, findings)
+    for part, name in ((submit_part, AK), (submit_part, SK), (config_part, FS_UGI)):
+        text = _secret(part, name, environ, findings)
         if text:
             secrets[name] = text
-        elif said.said(name):
+        elif part.said(name):
             unset_keys.append(name)
-        if text and said.said(name) and not keys.REFERENCE.match(said.get(name)):
-            plain.append(said.place(name))
-    _check(place, config, submit, findings)
+        if text and part.said(name) and not keys.REFERENCE.match(part.get(name)):
+            plain.append(part.place(name))
+    _check(place, config_part, submit_part, findings)
     unset = tuple([each for each in findings.problems if each.code == UNSET])
     if len(unset) < len(findings.problems):
         return SettingsReading(settings=None, problems=findings.problems, warnings=findings.warnings)
     made = PaddleCloudSettings(
         source=section.place.source,
-        cluster=ClusterType(place.get("cluster_type")),
-        timeout_s=float(place.get("timeout")),
-        paddle_version=config.text("paddle_version") or "",
-        use_python3=config.truth("use_python3"),
-        fs_name=config.text("fs_name") or "",
-        paths=tuple([(key.name, config.text(key.name) or "") for key in keys.CONFIG if key.kind is keys.REMOTE]),
-        flags=tuple([(key.name, _number(flags, key.name)) for key in keys.COMMUNICATOR]),
-        priority=submit.text("priority") or "",
-        job_name=submit.text("job_name") or "",
-        group=submit.text("group") or "",
-        start_cmd=submit.text("start_cmd") or "",
-        files=submit.get("files") or (),
-        nodes=submit.number("nodes"),
-        trainers=submit.number("k8s_trainers"),
-        cpus=submit.get("k8s_cpu_cores"),
-        gpus=submit.number("k8s_gpu_card"),
-        servers=submit.number("k8s_ps_num"),
-        server_cpus=submit.number("k8s_ps_cores"),
-        job_version=submit.text("job_version") or "",
-        image=submit.text("image_addr") or "",
-        wall_time=submit.text("wall_time") or "",
-        permission=submit.text("permission") or "",
+        cluster=top.cluster,
+        timeout_s=top.timeout_s,
+        config=config,
+        flags=flags,
+        submit=submit,
         secrets=secrets,
         plain_secrets=tuple(plain),
     )
@@ -147,54 +118,56 @@ def read(section: Section, environ: Mapping[str, str]) -> SettingsReading:
 
 
 def sized(job: Job, settings: PaddleCloudSettings) -> Job:
-    """A config's job with the numbers of nodes, cores and GPUs that the settings have for its shape, and their name for it."""
-    job = replace(job, name=settings.job_name or job.name)
+    """A config's job with the numbers of nodes, cores and GPUs
+    that the settings have for its shape, and their name for it.
+    """
+    wanted = settings.submit
+    job = replace(job, name=wanted.job_name or job.name)
     if settings.is_mpi:
         if not job.mode.has_servers:
             return job
-        return replace(job, roles=(_role(Role.SERVER, settings.nodes), _role(Role.TRAINER, settings.nodes)))
+        return replace(job, roles=(_role(Role.SERVER, wanted.nodes), _role(Role.TRAINER, wanted.nodes)))
     trainer = job.role(Role.TRAINER)
     if job.mode.has_servers:
         return replace(
             job,
             roles=(
-                _role(Role.SERVER, settings.servers, Resource(cpus=settings.server_cpus)),
+                _role(Role.SERVER, wanted.servers, Resource(cpus=wanted.server_cpus)),
                 _role(
                     Role.TRAINER,
-                    settings.trainers,
-                    replace(trainer.resource if trainer else Resource(), cpus=settings.cpus or ON_CPUS),
+                    wanted.trainers,
+                    replace(trainer.resource if trainer else Resource(), cpus=wanted.cpus or ON_CPUS),
                 ),
             ),
         )
     device = trainer.resource.device if trainer else None
     is_on_cpus = trainer is not None and trainer.workers is not None and not trainer.resource.devices
     if is_on_cpus:
-        resource = Resource(cpus=settings.cpus or ON_CPUS)
+        resource = Resource(cpus=wanted.cpus or ON_CPUS)
     else:
-        resource = Resource(cpus=settings.cpus or ON_GPUS, devices=settings.gpus, device=device or DeviceKind.GPU)
-    return replace(job, roles=(_role(Role.TRAINER, settings.trainers, resource),))
+        resource = Resource(cpus=wanted.cpus or ON_GPUS, devices=wanted.gpus, device=device or DeviceKind.GPU)
+    return replace(job, roles=(_role(Role.TRAINER, wanted.trainers, resource),))
 
 
 def _role(role: Role, count: int, resource: Resource | None = None) -> RoleSpec:
     return RoleSpec(role=role, nodes=Replicas(least=count, most=count), resource=resource or Resource())
 
 
-def _part(said: Said, name: str, table: tuple[Key, ...], findings: Findings) -> Said:
-    node = said.node(name)
-    section = node if isinstance(node, Section) else Section(place=said.place(name))
-    if not isinstance(node, Section):
-        table = tuple([replace(key, required=False) for key in table])  # what is missing as a whole was told as such
-    return sections.read(table, _normal(section, table), name, findings, keys.UNKNOWN)
+def _part(cls: type[T], outer: Said, name: str, findings: Findings) -> tuple[T, Said]:
+    node = outer.node(name)
+    if not isinstance(node, Section):  # what is missing as a whole was told as such
+        return read_settings(cls, Section(place=outer.place(name)), name, Findings(), keys.UNKNOWN)
+    return read_settings(cls, _normal(node, cls), name, findings, keys.UNKNOWN)
 
 
-def _normal(section: Section, table: tuple[Key, ...]) -> Section:
+def _normal(section: Section, cls: type) -> Section:
     """``k8s-cpu-cores`` is ``k8s_cpu_cores``; the last of them counts."""
-    names = {key.name for key in table}
-    made = Section(place=section.place)
+    names = {key.name for key in table(cls)}
+    normal = Section(place=section.place)
     for entry in section.entries:
         name = entry.key.replace("-", "_")
-        made = made.put(replace(entry, key=name, said_as=entry.key) if name in names else entry)
-    return made
+        normal = normal.put(replace(entry, key=name, said_as=entry.key) if name in names else entry)
+    return normal
 
 
 def _secret(said: Said, name: str, environ: Mapping[str, str], findings: Findings) -> str:
@@ -224,7 +197,10 @@ def _check(place: Said, config: Said, submit: Said, findings: Findings) -> None:
     if name and not is_name(name):
         hint = "use up to 64 letters, digits, `-`, `_` and `.`"
         findings.problem(
-            "UM-CONFIG-014", submit.place("job_name"), f"submit: job_name: not a name: {shortened(name)}", hint=hint
+            "UM-CONFIG-014",
+            submit.place("job_name"),
+            f"submit: job_name: expected a name, got {shortened(name)}",
+            hint=hint,
         )
     if not place.said("cluster_type"):
         return
@@ -239,8 +215,3 @@ def _check(place: Said, config: Said, submit: Said, findings: Findings) -> None:
     if not config.said("output_path"):
         what = "config: output_path is not said: what the job writes stays on its nodes"
         findings.warning("UM-SUBMIT-226", config.place("output_path"), what)
-
-
-def _number(said: Said, name: str) -> str:
-    found = said.get(name)
-    return "" if found is None else str(int(found))

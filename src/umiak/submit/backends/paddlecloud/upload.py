@@ -1,7 +1,7 @@
 """The submission folder on disk: the user's files, and those that umiak makes. An adapter.
 
-All files go into one directory, as the platform wants them. The settings' own file is copied without its secrets, and no other file may
-have them.
+All files go into one directory, as the platform wants them.
+The settings' own file is copied without its secrets, and no other file may have them.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import shutil
 
 from umiak.adapters import private_files
 from umiak.contracts.secrets import HIDDEN
-from umiak.core.problem import Exit, Problem, UmiakError
+from umiak.core.problem import Problem, UmiakError
 from umiak.submit.backends.paddlecloud import rendering
 from umiak.submit.backends.paddlecloud.settings import AK, SK
 from umiak.submit.payload.file_manifest import FileKind, FileManifest, FoundFiles, SentFile
@@ -33,7 +33,7 @@ def find(settings: PaddleCloudSettings, directory: str) -> tuple[dict[str, str],
     """The files that the patterns name: where each is, by its name in the folder; and what is wrong with them."""
     found: dict[str, str] = {}
     problems = []
-    for pattern in settings.files:
+    for pattern in settings.submit.files:
         paths = sorted(filter(os.path.isfile, glob.glob(os.path.join(glob.escape(directory), pattern))))
         if not paths:
             hint = "patterns count from the working directory; directories are left out"
@@ -93,13 +93,12 @@ def write(
 
             file_set.pack(archive, os.path.join(folder.path, rendering.ARCHIVE))
     except OSError as error:
-        problem = Problem(
-            code="UM-SUBMIT-235",
-            what=f"the submission folder can't be written: {error.filename or folder.path}",
+        raise UmiakError.refused(
+            "UM-SUBMIT-235",
+            f"the submission folder can't be written: {error.filename or folder.path}",
             why=error.strerror,
             hint="is there room, and may you write there?",
-        )
-        raise UmiakError(problem, exit_status=Exit.REFUSED) from None
+        ) from None
 
 
 def without_secrets(path: str, settings: PaddleCloudSettings) -> str:
@@ -139,7 +138,7 @@ def _secret_files(files: Mapping[str, str], settings: PaddleCloudSettings, direc
                 why = secret_files.why(name, file.read(secret_files.HEAD_BYTES))
         except OSError:
             continue  # to copy it will fail, and say why
-        if why and not secret_files.is_named_by([each.removeprefix("./") for each in settings.files], name):
+        if why and not secret_files.is_named_by([each.removeprefix("./") for each in settings.submit.files], name):
             found[name] = why
     hint = "leave them out of `files`, or name each of them there if the job needs it"
     return [secret_files.problem(found, hint)] if found else []

@@ -5,19 +5,18 @@ The SDK signs and sends; its own retries are off. Logs can be asked for by time 
 
 from __future__ import annotations
 
-import datetime as dt
 import time
 
 from umiak.core.cluster import Role
 from umiak.submit.backends.cloud import log_windows, sdk
-from umiak.submit.backends.cloud.api import GONE, CloudFailure, CloudJob, CloudPod, LogPage
+from umiak.submit.backends.cloud.api import CloudJob, CloudPod, LogPage, of_all_pages, oldest_first, unless_gone
 from umiak.submit.backends.pai.request import TAG
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
-    from typing import Any
 
+    from umiak.core.json_types import JsonMapping, JsonObject
     from umiak.submit.backend import LogsWanted
 
 MODULE, EXTRA = "alibabacloud_pai_dlc20201203", "pai"
@@ -50,57 +49,42 @@ class PaiApi:
         )
 
     def named(self, name: str) -> list[CloudJob]:
-        return sorted(
-            (each for each in self._search({"DisplayName": name}) if each.name == name),
-            key=lambda each: (each.created_s or 0, each.id),
-        )
+        return oldest_first(self._search({"DisplayName": name}), name)
 
-    def create(self, body: dict[str, Any]) -> str:
+    def create(self, body: JsonObject) -> str:
         return sdk.made(self._sent("CreateJob", "POST", "/api/v1/jobs", body=body).get("JobId"))
 
     def job(self, job_id: str) -> CloudJob | None:
-        try:
-            return job_of(self._sent("GetJob", "GET", f"/api/v1/jobs/{job_id}"))
-        except CloudFailure as error:
-            if error.status in GONE:
-                return None
-            raise
+        return unless_gone(lambda: job_of(self._sent("GetJob", "GET", f"/api/v1/jobs/{job_id}")))
 
-    def page(self, job: CloudJob, pod: CloudPod, position: str, *, is_over: bool) -> LogPage:
+    def page(self, job: CloudJob, pod: CloudPod, position: str, is_over: bool, /) -> LogPage:
         at = log_windows.from_text(position) or log_windows.start_of(job.created_s)
-        try:
-            now_s = _end_s(job, is_over=is_over)
-            return log_windows.read(at, self._fetch(job, pod), now_s=now_s, most=MOST_LINES)
-        except CloudFailure as error:
-            if error.status in GONE:  # a node that has not begun has no log
-                return LogPage()
-            raise
+        now_s = _end_s(job, is_over=is_over)
+        fetch = self._fetch(job, pod)
+        return unless_gone(lambda: log_windows.read(at, fetch, now_s=now_s, most=MOST_LINES)) or LogPage()
 
-    def start(self, job: CloudJob, pod: CloudPod, wanted: LogsWanted, *, is_over: bool) -> str:
+    def start(self, job: CloudJob, pod: CloudPod, wanted: LogsWanted, is_over: bool, /) -> str:
         first_s = max(int(job.created_s or 0), int(wanted.since_s or 0))
-        if wanted.tail is None:
+        count = wanted.tail
+        if count is None:
             return str(log_windows.start_of(first_s)) if wanted.since_s is not None else ""
-        try:
-            now_s = _end_s(job, is_over=is_over)
-            return str(log_windows.tail(self._fetch(job, pod), first_s, now_s=now_s, count=wanted.tail))
-        except CloudFailure as error:
-            if error.status in GONE:
-                return ""
-            raise
+        now_s = _end_s(job, is_over=is_over)
+        at = unless_gone(lambda: log_windows.tail(self._fetch(job, pod), first_s, now_s=now_s, count=count))
+        return "" if at is None else str(at)
 
     def _fetch(self, job: CloudJob, pod: CloudPod) -> Callable[[int, int], list[str]]:
         def fetch(start_s: int, end_s: int) -> list[str]:
-            query = {"StartTime": _moment(start_s), "EndTime": _moment(end_s), "MaxLines": str(MOST_LINES)}
-            said = self._sent("GetPodLogs", "GET", f"/api/v1/jobs/{job.id}/pods/{pod.id}/logs", query=query)
-            return [str(each) for each in said.get("Logs") or ()]
+            query = {"StartTime": sdk.utc(start_s), "EndTime": sdk.utc(end_s), "MaxLines": str(MOST_LINES)}
+            answer = self._sent("GetPodLogs", "GET", f"/api/v1/jobs/{job.id}/pods/{pod.id}/logs", query=query)
+            return [str(each) for each in answer.get("Logs") or ()]
 
         return fetch
 
     def terminal(self, job: CloudJob, pod: CloudPod) -> str:
         """A shared link: others want the cookies of the console, which no client but a browser has."""
         path = f"/api/v1/jobs/{job.id}/pods/{pod.id}/webterminal"
-        said = self._sent("GetWebTerminal", "GET", path, query={"IsShared": "true"})
-        return str(said.get("WebTerminalUrl") or "")
+        answer = self._sent("GetWebTerminal", "GET", path, query={"IsShared": "true"})
+        return str(answer.get("WebTerminalUrl") or "")
 
     def stop(self, job_id: str) -> None:
         self._sent("StopJob", "POST", f"/api/v1/jobs/{job_id}/stop")
@@ -109,21 +93,24 @@ class PaiApi:
         return self._search({})
 
     def _search(self, wanted: dict[str, str]) -> Iterator[CloudJob]:
-        number = 1
-        while True:
+        def ask(number: int) -> tuple[list[JsonObject], float | str | None]:
             query = {"WorkspaceId": self._workspace, "PageNumber": str(number), "PageSize": str(PAGE_SIZE), **wanted}
-            said = self._sent("ListJobs", "GET", "/api/v1/jobs", query={**query, "SortBy": "GmtCreateTime"})
-            jobs = said.get("Jobs") or []
-            for each in jobs:
-                if TAG in ((each.get("Settings") or {}).get("Tags") or {}):
-                    yield job_of(each)
-            if not jobs or number * PAGE_SIZE >= int(said.get("TotalCount") or 0):
-                return
-            number += 1
+            answer = self._sent("ListJobs", "GET", "/api/v1/jobs", query={**query, "SortBy": "GmtCreateTime"})
+            return answer.get("Jobs") or [], answer.get("TotalCount")
+
+        for each in of_all_pages(ask, PAGE_SIZE):
+            if TAG in ((each.get("Settings") or {}).get("Tags") or {}):
+                yield job_of(each)
 
     def _sent(
-        self, action: str, method: str, path: str, *, query: dict[str, str] | None = None, body: Any = None
-    ) -> dict[str, Any]:
+        self,
+        action: str,
+        method: str,
+        path: str,
+        *,
+        query: dict[str, str] | None = None,
+        body: JsonObject | None = None,
+    ) -> JsonObject:
         """As the SDK's own methods do it; those leave out of an answer what their models do not have."""
         request = self._models.OpenApiRequest(headers={}, query=query, body=body)
         params = self._models.Params(
@@ -138,33 +125,29 @@ class PaiApi:
             body_type="json",
         )
         runtime = self._options(autoretry=False, read_timeout=self._timeout_ms, connect_timeout=self._timeout_ms)
-        try:
-            answer = self._client.call_api(params, request, runtime)
-        except Exception as error:  # noqa: BLE001 - SDKs raise whatever they like
-            raise sdk.failure(error, self._keys) from None
-        said = answer.get("body")
-        return said if isinstance(said, dict) else {}
+        answer = sdk.sent(self._client.call_api, self._keys, params, request, runtime).get("body")
+        return answer if isinstance(answer, dict) else {}
 
 
-def job_of(said: Mapping[str, Any]) -> CloudJob:
+def job_of(answer: JsonMapping) -> CloudJob:
     """A job as DLC writes it."""
-    ended = said.get("GmtFinishTime") or said.get("GmtStoppedTime") or said.get("GmtFailedTime")
-    code, message = str(said.get("ReasonCode") or ""), str(said.get("ReasonMessage") or "")
+    ended = answer.get("GmtFinishTime") or answer.get("GmtStoppedTime") or answer.get("GmtFailedTime")
+    code, message = str(answer.get("ReasonCode") or ""), str(answer.get("ReasonMessage") or "")
     return CloudJob(
-        id=str(said.get("JobId") or ""),
-        name=str(said.get("DisplayName") or ""),
-        word=str(said.get("Status") or ""),
+        id=str(answer.get("JobId") or ""),
+        name=str(answer.get("DisplayName") or ""),
+        word=str(answer.get("Status") or ""),
         reason=": ".join(each for each in (code, message) if each),
-        pods=tuple(pods_of(said)),
-        created_s=_seconds(said.get("GmtCreateTime")),
-        started_s=_seconds(said.get("GmtRunningTime")),
-        ended_s=_seconds(ended),
+        pods=tuple(pods_of(answer)),
+        created_s=sdk.seconds_of(answer.get("GmtCreateTime")),
+        started_s=sdk.seconds_of(answer.get("GmtRunningTime")),
+        ended_s=sdk.seconds_of(ended),
     )
 
 
-def pods_of(said: Mapping[str, Any]) -> Iterator[CloudPod]:
+def pods_of(answer: JsonMapping) -> Iterator[CloudPod]:
     """Masters come before workers, and are counted with them."""
-    found = said.get("Pods") or []
+    found = answer.get("Pods") or []
     types = [str(each.get("Type") or "").lower() for each in found]
     masters = sum(each in ("master", "chief") for each in types)
     for each, kind in zip(found, types, strict=True):
@@ -182,14 +165,3 @@ def _end_s(job: CloudJob, *, is_over: bool) -> float:
     """Up to when there may be lines."""
     now_s = time.time()
     return min(now_s, job.ended_s + log_windows.LATE_S) if is_over and job.ended_s else now_s
-
-
-def _moment(seconds: float) -> str:
-    return dt.datetime.fromtimestamp(seconds, dt.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def _seconds(text: Any) -> float | None:
-    try:
-        return dt.datetime.fromisoformat(str(text).replace("Z", "+00:00")).timestamp() if text else None
-    except ValueError:
-        return None

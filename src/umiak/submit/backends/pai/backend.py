@@ -4,26 +4,22 @@ from __future__ import annotations
 
 from umiak.submit.backend import Remarks, SinceByPlace
 from umiak.submit.backends.cloud import settings
-from umiak.submit.backends.cloud.terminals import TerminalBackend
+from umiak.submit.backends.cloud.backend import TerminalBackend
 from umiak.submit.backends.pai import request
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
-
     from umiak.core.job import Job
     from umiak.core.problem import Problem
     from umiak.submit.backend import SubmitContext
     from umiak.submit.backends.cloud.api import CloudApi
-    from umiak.submit.backends.cloud.layout import CloudLayout
     from umiak.submit.backends.pai.request import PaiSettings
     from umiak.submit.places import NamedPlace
 
 
 def make(place: NamedPlace, context: SubmitContext) -> PaiBackend:
     """The entry point of this backend."""
-    said = settings.read(request.TABLE, place, request.PAGE)
-    return PaiBackend(request.settings_of(said, place.name), context)
+    return PaiBackend(settings.read(request.PaiSettings, place, request.PAGE), context)
 
 
 class PaiBackend(TerminalBackend, Remarks, SinceByPlace):
@@ -36,34 +32,24 @@ class PaiBackend(TerminalBackend, Remarks, SinceByPlace):
     ACCOUNT = ("ALIBABA_CLOUD_ACCESS_KEY_ID", "ALIBABA_CLOUD_ACCESS_KEY_SECRET", "ALIBABA_CLOUD_SECURITY_TOKEN")
     KEYS = ACCOUNT[:2]
     STORE = "oss"
-
-    def __init__(self, own: PaiSettings, context: SubmitContext) -> None:
-        super().__init__(own.common, context)
-        self.own = own
-
-    def own_problems(self, job: Job) -> list[Problem]:
-        return request.problems(job, self.own)
+    REQUEST = request
+    ENDPOINT = "https://pai-dlc.{region}.aliyuncs.com"
+    own: PaiSettings
 
     def remarks(self, job: Job) -> list[Problem]:
         """An instance type says all that a node has."""
         return request.remarks(job, self.own)
 
-    def body(self, job: Job, plan: CloudLayout) -> dict[str, Any]:
-        return request.body(job, plan, self.own)
-
     def address(self) -> str:
-        return f"POST {self._endpoint()}/api/v1/jobs"
+        return f"POST {self.endpoint()}/api/v1/jobs"
 
     def connect(self, keys: dict[str, str]) -> CloudApi:
         from umiak.submit.backends.pai.api import PaiApi
 
         return PaiApi(
-            {**keys, self.ACCOUNT[2]: self.context.environ.get(self.ACCOUNT[2], "")},
+            keys,
             region=self.settings.region,
-            endpoint=self._endpoint(),
+            endpoint=self.endpoint(),
             workspace=self.own.workspace,
             timeout_s=self.settings.timeout_s,
         )
-
-    def _endpoint(self) -> str:
-        return self.settings.endpoint or f"https://pai-dlc.{self.settings.region}.aliyuncs.com"

@@ -1,7 +1,8 @@
 """What a job becomes for PAI DLC: the body of its request, and the keys of a place. A decider.
 
-DLC has no kind of job for Paddle, and takes any command: a PyTorchJob says to each node its number and where the first one is, a TFJob
-says to servers and workers the addresses of all of them, in TF_CONFIG. Both are read by `umiak.platforms`.
+DLC has no kind of job for Paddle, and takes any command: a PyTorchJob says to each node its number and where the first
+one is, a TFJob says to servers and workers the addresses of all of them, in TF_CONFIG. Both are read by
+`umiak.platforms`.
 """
 
 from __future__ import annotations
@@ -10,17 +11,14 @@ import shlex
 
 from umiak.core.cluster import Role
 from umiak.core.problem import Problem
-from umiak.core.value import value
 from umiak.schema import kinds
-from umiak.schema.keys import Key
-from umiak.submit.backends.cloud import settings
+from umiak.schema.settings import setting, settings
+from umiak.submit.backends.cloud import settings as cloud
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
-
     from umiak.core.job import Job, RoleSpec
-    from umiak.schema.sections import Said
+    from umiak.core.json_types import JsonObject
     from umiak.submit.backends.cloud.layout import CloudLayout, CloudMount
     from umiak.submit.backends.cloud.settings import CloudSettings
 
@@ -30,67 +28,42 @@ GIB = 1 << 30
 NODES = {Role.SERVER: "PS", Role.TRAINER: "Worker"}
 """What a TFJob calls a role."""
 
-TABLE = settings.table(
-    Key(name="workspace", meaning="Workspace id.", kind=kinds.TEXT, required=True),
-    Key(name="quota", meaning="Id of a resource quota.", kind=kinds.TEXT, default_said="pay as you go"),
-    Key(
-        name="spec",
-        meaning="Instance type of the nodes, such as `ecs.g6.xlarge`.",
-        kind=kinds.TEXT,
-        default_said="none: what the job says, out of `quota`",
-    ),
-    Key(name="server_spec", meaning="Instance type of the nodes with servers.", kind=kinds.TEXT, default_said="`spec`"),
-    Key(name="priority", meaning="Priority, from 1 to 9.", kind=kinds.WHOLE, least=1),
-    Key(name="vpc", meaning="VPC id.", kind=kinds.TEXT),
-    Key(name="switch", meaning="vSwitch id, with `vpc`.", kind=kinds.TEXT),
-    Key(name="security_group", meaning="Security group id, with `vpc`.", kind=kinds.TEXT),
-    store="oss://bucket/folder",
-    directory="/mnt/umiak",
-)
 
-
-@value
+@settings
 class PaiSettings:
-    """What is PAI's own."""
+    """A place with PAI."""
 
-    common: CloudSettings
-    workspace: str
-    quota: str
-    specs: tuple[tuple[Role, str], ...]
-    priority: int
-    vpc: tuple[str, str, str]
-
-    def spec(self, role: Role) -> str:
-        return dict(self.specs).get(role, "")
-
-
-def settings_of(said: Said, place: str) -> PaiSettings:
-    """The settings of a place."""
-
-    def text(name: str) -> str:
-        return said.text(name) or ""
-
-    return PaiSettings(
-        common=settings.common(said, place),
-        workspace=text("workspace"),
-        quota=text("quota"),
-        specs=((Role.TRAINER, text("spec")), (Role.SERVER, text("server_spec") or text("spec"))),
-        priority=int(said.get("priority") or 0),
-        vpc=(text("vpc"), text("switch"), text("security_group")),
+    common: CloudSettings = cloud.common(store="oss://bucket/folder", directory="/mnt/umiak")
+    workspace: str = setting(kinds.TEXT, "Workspace id.", required=True)
+    quota: str = setting(kinds.TEXT, "Id of a resource quota.", default="", default_text="pay as you go")
+    spec: str = setting(
+        kinds.TEXT,
+        "Instance type of the nodes, such as `ecs.g6.xlarge`.",
+        default="",
+        default_text="none: what the job says, out of `quota`",
     )
+    server_spec: str = setting(
+        kinds.TEXT, "Instance type of the nodes with servers.", default="", default_text="`spec`"
+    )
+    priority: int | None = setting(kinds.WHOLE, "Priority, from 1 to 9.", least=1, default=None)
+    vpc: str = setting(kinds.TEXT, "VPC id.", default="")
+    switch: str = setting(kinds.TEXT, "vSwitch id, with `vpc`.", default="")
+    security_group: str = setting(kinds.TEXT, "Security group id, with `vpc`.", default="")
+
+    def spec_of(self, role: Role) -> str:
+        """The instance type of the nodes of a role; empty: none."""
+        specs = {Role.TRAINER: self.spec, Role.SERVER: self.server_spec or self.spec}
+        return specs.get(role, "")
 
 
 def problems(job: Job, own: PaiSettings) -> list[Problem]:
     """What keeps a job from DLC."""
-    found = []
+    found = cloud.wrong_store(own.common, "PAI", "oss")
     place = own.common.place
-    if own.common.scheme != "oss":
-        hint = f'write `store = "oss://bucket/folder"` in [place.{place}]'
-        found.append(Problem(code="UM-SUBMIT-271", what=f"PAI reads from OSS only: {own.common.store}", hint=hint))
     if job.role(Role.HETER):
         hint = "run it on Kubernetes, or without heter workers"
         found.append(Problem(code="UM-SUBMIT-264", what="a TFJob of PAI has no nodes for heter workers", hint=hint))
-    if not own.quota and any(not own.spec(each.role) for each in job.roles):
+    if not own.quota and any(not own.spec_of(each.role) for each in job.roles):
         hint = f"write `spec =` in [place.{place}], or `quota =` for resources of your own"
         found.append(Problem(code="UM-SUBMIT-270", what="PAI without a quota needs an instance type", hint=hint))
     return found
@@ -101,20 +74,20 @@ def remarks(job: Job, own: PaiSettings) -> list[Problem]:
     return [
         Problem(
             code="UM-SUBMIT-371",
-            what=f"{each.role.value}: cpus, memory and shared_memory have no effect on nodes of the type {own.spec(each.role)}",
+            what=f"{each.role.value}: cpus, memory and shared_memory have no effect on nodes of the type {own.spec_of(each.role)}",
             hint=f"leave them out, or leave the instance type out of [place.{own.common.place}] and name a `quota`",
         )
         for each in job.roles
-        if own.spec(each.role)
+        if own.spec_of(each.role)
         and (each.resource.cpus or each.resource.memory_bytes or each.resource.shared_memory_bytes)
     ]
 
 
-def body(job: Job, layout: CloudLayout, own: PaiSettings) -> dict[str, Any]:
+def body(job: Job, layout: CloudLayout, own: PaiSettings) -> JsonObject:
     """The request."""
     has_roles = job.mode.has_servers
     command = shlex.join(layout.words)
-    made: dict[str, Any] = {
+    made: JsonObject = {
         "DisplayName": layout.name,
         "Description": f"umiak run {layout.run_id}",
         "WorkspaceId": own.workspace,
@@ -132,13 +105,13 @@ def body(job: Job, layout: CloudLayout, own: PaiSettings) -> dict[str, Any]:
         made["JobMaxRunningTimeMinutes"] = -(-job.time_limit_s // 60)
     if has_roles:
         made["SuccessPolicy"] = "AllWorkers"  # servers wait for their workers
-    if own.vpc[0]:
-        names = ("VpcId", "SwitchId", "SecurityGroupId")
-        made["UserVpc"] = {name: text for name, text in zip(names, own.vpc, strict=True) if text}
+    if own.vpc:
+        ids = {"VpcId": own.vpc, "SwitchId": own.switch, "SecurityGroupId": own.security_group}
+        made["UserVpc"] = {name: text for name, text in ids.items() if text}
     return made
 
 
-def _torch_specs(job: Job, own: PaiSettings) -> list[dict[str, Any]]:
+def _torch_specs(job: Job, own: PaiSettings) -> list[JsonObject]:
     """One node is the master; it is node 0 of all."""
     role = job.roles[0]
     master = {"Type": "Master", "PodCount": 1, **_node(job, role, own)}
@@ -146,17 +119,17 @@ def _torch_specs(job: Job, own: PaiSettings) -> list[dict[str, Any]]:
     return [master, *([{"Type": "Worker", "PodCount": rest, **_node(job, role, own)}] if rest else [])]
 
 
-def _tf_specs(job: Job, own: PaiSettings) -> list[dict[str, Any]]:
+def _tf_specs(job: Job, own: PaiSettings) -> list[JsonObject]:
     return [
         {"Type": NODES.get(each.role, each.role.value), "PodCount": each.nodes.most, **_node(job, each, own)}
         for each in job.roles
     ]
 
 
-def _node(job: Job, role: RoleSpec, own: PaiSettings) -> dict[str, Any]:
-    made: dict[str, Any] = {"Image": job.image or own.common.image, "RestartPolicy": "Never"}
-    if own.spec(role.role):
-        return {**made, "EcsSpec": own.spec(role.role)}
+def _node(job: Job, role: RoleSpec, own: PaiSettings) -> JsonObject:
+    made: JsonObject = {"Image": job.image or own.common.image, "RestartPolicy": "Never"}
+    if own.spec_of(role.role):
+        return {**made, "EcsSpec": own.spec_of(role.role)}
     needs = role.resource
     resource = {
         "CPU": f"{needs.cpus:g}" if needs.cpus else "",
@@ -167,7 +140,7 @@ def _node(job: Job, role: RoleSpec, own: PaiSettings) -> dict[str, Any]:
     return {**made, "ResourceConfig": {name: text for name, text in resource.items() if text}}
 
 
-def _source(mount: CloudMount, own: PaiSettings) -> dict[str, Any]:
+def _source(mount: CloudMount, own: PaiSettings) -> JsonObject:
     bucket = mount.bucket or own.common.bucket
     access = "RW" if mount.is_written else "RO"
     return {"Uri": f"oss://{bucket}/{mount.key}", "MountPath": mount.path, "MountAccess": access}

@@ -10,7 +10,7 @@ import http.client
 import json
 from urllib.parse import quote, urlencode, urlsplit
 
-from umiak.adapters.stores.http_retry import AGAIN, Unanswered, repeat
+from umiak.adapters.stores.http_retry import Unanswered, named, refused, repeat
 from umiak.submit.backends.ray.plan import status_file
 
 TYPE_CHECKING = False
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     import ssl
     from collections.abc import Iterator, Mapping
     from typing import Any
+
+    from umiak.core.json_types import JsonMapping, JsonObject
 
 TIMEOUT_S = 60.0
 BLOCK_BYTES = 1 << 16
@@ -42,7 +44,9 @@ class RayApi:
     # ---- packages
 
     def has_package(self, name: str) -> bool:
-        """Whether the cluster has it. Ray keeps it for ten minutes from now on, or puts it aside for the one that comes."""
+        """Whether the cluster has it. Ray keeps it for ten minutes from now on,
+        or puts it aside for the one that comes.
+        """
         return self._maybe(f"/api/packages/gcs/{quote(name)}") is not None
 
     def send_package(self, name: str, data: bytes) -> None:
@@ -50,16 +54,16 @@ class RayApi:
 
     # ---- jobs
 
-    def start(self, body: Mapping[str, Any]) -> None:
+    def start(self, body: JsonMapping) -> None:
         """Once: `Unanswered` if it was refused or nobody knows."""
         self._answer("POST", "/api/jobs/", json.dumps(body).encode(), kind="application/json")
 
-    def job(self, run_id: str) -> dict[str, Any] | None:
+    def job(self, run_id: str) -> JsonObject | None:
         """What the cluster knows of a job; None: nothing."""
         data = self._maybe(f"/api/jobs/{quote(run_id)}")
         return None if data is None else _object(data)
 
-    def jobs(self) -> list[dict[str, Any]]:
+    def jobs(self) -> list[JsonObject]:
         found = _parsed(repeat(lambda: self._answer("GET", "/api/jobs/")))
         if not isinstance(found, list):
             raise Unanswered("the answer is no list", again=False)
@@ -72,7 +76,7 @@ class RayApi:
         """Let the cluster forget a job that is over."""
         repeat(lambda: self._answer("DELETE", f"/api/jobs/{quote(run_id)}"))
 
-    def states(self, kind: str, name: str, text: str) -> list[dict[str, Any]]:
+    def states(self, kind: str, name: str, text: str) -> list[JsonObject]:
         """Rows of Ray's state: ``placement_groups`` or ``actors`` of which a column is this text."""
         asked = {"detail": "1", "limit": "10000", "filter_keys": name, "filter_predicates": "=", "filter_values": text}
         found = _object(repeat(lambda: self._answer("GET", f"/api/v0/{kind}?{urlencode(asked)}")))
@@ -91,7 +95,9 @@ class RayApi:
             connection.close()
 
     def status_lines(self, run_id: str, node_id: str) -> str:
-        """What a driver has written about the nodes of its run; empty if that can't be had, as of a node that is gone."""
+        """What a driver has written about the nodes of its run;
+        empty if that can't be had, as of a node that is gone.
+        """
         try:
             return self._answer("GET", _file_path("file", status_file(run_id), node_id)).decode(errors="replace")
         except Unanswered:
@@ -155,7 +161,7 @@ class RayApi:
         try:
             return response.read()
         except (http.client.HTTPException, OSError) as error:
-            raise Unanswered(_named(error), again=True) from error
+            raise Unanswered(named(error), again=True) from error
         finally:
             response.close()
             connection.close()
@@ -172,7 +178,7 @@ class RayApi:
             connection.connect()
         except OSError as error:
             connection.close()
-            raise NeverSent(_named(error), again=True) from error
+            raise NeverSent(named(error), again=True) from error
         try:
             headers = {**self._headers, **({"Content-Type": kind} if body is not None else {})}
             connection.request(method, f"{self._base}{path}", body=body, headers=headers)
@@ -183,7 +189,7 @@ class RayApi:
                 raise _refused(response, text)
         except (http.client.HTTPException, OSError) as error:
             connection.close()
-            raise Unanswered(_named(error), again=True) from error
+            raise Unanswered(named(error), again=True) from error
         except Unanswered:
             connection.close()
             raise
@@ -204,7 +210,7 @@ def _pieces(response: http.client.HTTPResponse) -> Iterator[bytes]:
         try:
             data = response.read1(BLOCK_BYTES)
         except (http.client.HTTPException, OSError, ValueError) as error:
-            raise Unanswered(_named(error), again=True) from error
+            raise Unanswered(named(error), again=True) from error
         if not data:
             return
         yield data
@@ -213,9 +219,7 @@ def _pieces(response: http.client.HTTPResponse) -> Iterator[bytes]:
 def _refused(response: http.client.HTTPResponse, text: str) -> Unanswered:
     """Ray answers errors with a traceback: its last line says what it is about."""
     lines = [line.strip() for line in text.splitlines() if line.strip(" .")]
-    said = lines[-1][:200] if lines and not lines[-1].startswith("<") else ""
-    status = f"{response.status} {response.reason}"
-    return Unanswered(f"{status}: {said}" if said else status, again=response.status in AGAIN, status=response.status)
+    return refused(response, lines[-1][:200] if lines and not lines[-1].startswith("<") else "")
 
 
 def _parsed(data: bytes) -> Any:
@@ -225,12 +229,8 @@ def _parsed(data: bytes) -> Any:
         raise Unanswered("the answer is no JSON: is this the address of Ray's dashboard?", again=False) from None
 
 
-def _object(data: bytes) -> dict[str, Any]:
+def _object(data: bytes) -> JsonObject:
     found = _parsed(data)
     if not isinstance(found, dict):
         raise Unanswered("the answer is no JSON object", again=False)
     return found
-
-
-def _named(error: Exception) -> str:
-    return f"{type(error).__name__}: {getattr(error, 'strerror', None) or error}"

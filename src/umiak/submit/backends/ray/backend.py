@@ -1,7 +1,8 @@
 """The backend `ray`: a running Ray cluster, through the job API of its dashboard. An adapter.
 
-No `ray` is needed here. A job is two packages (what is the run's own, and the job's files, which are sent once) and one request, whose
-submission id is the run's id. Everything else is asked from the cluster, so any shell that reaches it can ask.
+No `ray` is needed here. A job is two packages (what is the run's own, and the job's files, which are sent once) and one
+request, whose submission id is the run's id. Everything else is asked from the cluster, so any shell that reaches it
+can ask.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import time
 from umiak.adapters import trusted_files
 from umiak.core.bundle import Bundle, BundleFile, placeholder
 from umiak.core.job import Handle
-from umiak.core.problem import Exit, Problem, UmiakError
+from umiak.core.problem import Problem, UmiakError
 from umiak.submit.backend import AnswerLost, FilesSent
 from umiak.submit.backends.ray import checks, plan
 from umiak.submit.backends.ray import settings as settings_of_place
@@ -185,24 +186,22 @@ class RayBackend(SessionAccess, FilesSent):
             actors = self.actors(job, handle)
         status = state.status_of(job, groups, actors, state.reports_in(self.status_lines(job, handle)))
         if status is None:
-            problem = Problem(
-                code="UM-SUBMIT-328",
-                what=f"{self._place} has a state that umiak does not know: {job.get('status')}",
+            raise UmiakError.refused(
+                "UM-SUBMIT-328",
+                f"{self._place} has a state that umiak does not know: {job.get('status')}",
                 hint=f"see the cluster's dashboard: {self.settings.address}",
             )
-            raise UmiakError(problem, exit_status=Exit.REFUSED)
         return status
 
     def job(self, handle: Handle) -> dict[str, object]:
         job = self.api.job(handle.id)
         if job is None:
-            problem = Problem(
-                code="UM-SUBMIT-012",
-                what=f"unknown run: {handle}",
+            raise UmiakError.of(
+                "UM-SUBMIT-012",
+                f"unknown run: {handle}",
                 why=f"{self.settings.address} does not know it: Ray forgets its jobs when its head is restarted",
                 hint="`umiak list` prints your runs; is the address of the place what it was?",
             )
-            raise UmiakError(problem)
         return job
 
     def logs(self, handle: Handle, wanted: LogsWanted) -> Iterator[LogLine]:
@@ -257,13 +256,12 @@ class RayBackend(SessionAccess, FilesSent):
             deadline = time.monotonic() + grace_s + KILLED_S
             while not self._status(handle).state.is_over:
                 if time.monotonic() >= deadline:
-                    problem = Problem(
-                        code="UM-SUBMIT-329",
-                        what=f"the run does not end: {handle}",
+                    raise UmiakError.refused(
+                        "UM-SUBMIT-329",
+                        f"the run does not end: {handle}",
                         why=f"Ray was asked to stop it {grace_s + KILLED_S:g} s ago",
                         hint=f"see its driver in the dashboard: {self.settings.address}",
                     )
-                    raise UmiakError(problem, exit_status=Exit.REFUSED)
                 time.sleep(LOOK_S)
         except Unanswered as error:
             self.refuse(error)
@@ -303,8 +301,7 @@ class RayBackend(SessionAccess, FilesSent):
             context = ssl.create_default_context(cafile=self.settings.ca_file or None)
         except OSError as error:
             what = f"place {self._place}: ca_file can't be read: {self.settings.ca_file}"
-            problem = Problem(code="UM-SUBMIT-330", what=what, why=error.strerror or str(error))
-            raise UmiakError(problem) from None
+            raise UmiakError.of("UM-SUBMIT-330", what, why=error.strerror or str(error)) from None
         if not self.settings.verify_tls:
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
@@ -317,18 +314,17 @@ class RayBackend(SessionAccess, FilesSent):
         if error.status in (401, 403):
             names = f"{self.settings.token_variable} or {self.settings.headers_variable}"
             hint = f"put the token or the headers that the cluster wants into {names}"
-        problem = Problem(
-            code="UM-SUBMIT-331",
-            what=f"{self._place} refused, or can't be reached: {self.settings.address}",
+        raise UmiakError.refused(
+            "UM-SUBMIT-331",
+            f"{self._place} refused, or can't be reached: {self.settings.address}",
             why=str(error),
             hint=hint,
-        )
-        raise UmiakError(problem, exit_status=Exit.REFUSED) from None
+        ) from None
 
     def _bad_headers(self) -> Problem:
         return Problem(
             code="UM-SUBMIT-332",
-            what=f"not a JSON object of headers: the variable {self.settings.headers_variable}",
+            what=f"expected a JSON object of headers, got something else in the variable {self.settings.headers_variable}",
             hint=f'export {self.settings.headers_variable}=\'{{"Authorization": "..."}}\'',
         )
 

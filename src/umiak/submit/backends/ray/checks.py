@@ -9,7 +9,7 @@ from umiak.core.problem import Problem
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterator
 
     from umiak.core.job import Job
     from umiak.submit.backends.ray.settings import RaySettings
@@ -18,48 +18,38 @@ MOST_PACKAGE_BYTES = 100 << 20
 """Of one request to Ray's dashboard."""
 
 
-def problems(job: Job, settings: RaySettings, files: Collection[str]) -> list[Problem]:
+def problems(job: Job, settings: RaySettings, files: Collection[str]) -> Iterator[Problem]:
     """All of them. ``files`` are the paths of what is sent."""
-    found = []
     if job.nodes.is_elastic and job.mode.has_servers:
-        found.append(
-            Problem(
-                code="UM-SUBMIT-323",
-                what=f"a job with parameter servers can't be elastic on Ray: nodes: {job.nodes}",
-                why="its servers must stay where they are",
-                hint="give each role a number of nodes",
-            )
+        yield Problem(
+            code="UM-SUBMIT-323",
+            what=f"a job with parameter servers can't be elastic on Ray: nodes: {job.nodes}",
+            why="its servers must stay where they are",
+            hint="give each role a number of nodes",
         )
     if job.secrets:
-        found.append(
-            Problem(
-                code="UM-SUBMIT-324",
-                what=f"secrets can't be kept on Ray: {', '.join(job.secrets)}",
-                why="everybody who reaches the cluster can read what a job was given, and runs code as the same user",
-                hint="let the nodes read them from files or a service of the cluster, and leave `secrets` out; in a file for several "
-                "places: `on: {PLACE: {secrets: []}}`",
-            )
+        yield Problem(
+            code="UM-SUBMIT-324",
+            what=f"secrets can't be kept on Ray: {', '.join(job.secrets)}",
+            why="everybody who reaches the cluster can read what a job was given, and runs code as the same user",
+            hint="let the nodes read them from files or a service of the cluster, and leave `secrets` out; in a file for several "
+            "places: `on: {PLACE: {secrets: []}}`",
         )
     for role in job.roles:
         device = role.resource.device
         if role.resource.devices and not settings.resource_of(device):
-            found.append(
-                Problem(
-                    code="UM-SUBMIT-325",
-                    what=f"{role.role.value}: Ray has no resource for devices of kind {device.value if device else 'any'}",
-                    hint='start Ray\'s nodes with a custom resource for them, and name it: `device_resource = "XPU"`',
-                )
+            yield Problem(
+                code="UM-SUBMIT-325",
+                what=f"{role.role.value}: Ray has no resource for devices of kind {device.value if device else 'any'}",
+                hint='start Ray\'s nodes with a custom resource for them, and name it: `device_resource = "XPU"`',
             )
-    commands = [job.command_of(role) for role in job.roles]
-    scripts = dict.fromkeys(words[0] for words in commands if words and words[0].endswith(".py"))
-    found += [
+    yield from (
         Problem(
             code="UM-SUBMIT-326",
             what=f"{name} is not sent to the nodes",
             why="`files` does not have it" if job.files else "there is no such file here",
             hint="paths count from the working directory, or from `files`; a script of the nodes has an absolute path",
         )
-        for name in scripts
+        for name in job.scripts
         if not name.startswith("/") and name.removeprefix("./") not in files
-    ]
-    return found
+    )

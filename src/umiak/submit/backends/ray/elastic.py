@@ -1,8 +1,9 @@
-"""The driver of an elastic run: as many nodes as it needs begin together, more join when there is room, lost ones are replaced. An adapter.
+"""The driver of an elastic run: as many nodes as it needs begin together,
+more join when there is room, lost ones are replaced. An adapter.
 
-As many bundles as the job needs at least are one placement group. Every other node has one of its own, which Ray fills when it can;
-bundles of a lost Ray node are placed again by Ray. Launchers find the job at the address of any launcher that is there: it knows who
-leads. The run has succeeded when a launcher ends with 0, and is over when none is left.
+As many bundles as the job needs at least are one placement group. Every other node has one of its own, which Ray fills
+when it can; bundles of a lost Ray node are placed again by Ray. Launchers find the job at the address of any launcher
+that is there: it knows who leads. The run has succeeded when a launcher ends with 0, and is over when none is left.
 """
 
 from __future__ import annotations
@@ -116,18 +117,18 @@ class ElasticDriver(driver.RunDriver):
         actor = self._joining[rank]
         if self._stop or self._is_done:
             return
-        meeting = self._meeting()
-        if meeting is None:
-            meeting = join_host_port(host, port)
-            self._master = rank, meeting
+        master = self._master_address()
+        if master is None:
+            master = join_host_port(host, port)
+            self._master = rank, master
         self._hosts[rank] = host
-        placement = Placement(platform=plans.PLATFORM, reason="", master=meeting, host=host)
+        placement = Placement(platform=plans.PLATFORM, reason="", master=master, host=host)
         driver.say(f"{self._run.nodes[rank].name} is on {host}")
         self._reports.placed(rank, ray_node)
         order = self._order(rank, {**native.environment_of(placement), TOKEN: self._token})
         self._asked[actor.start.remote(order)] = rank, "start"
 
-    def _meeting(self) -> str | None:
+    def _master_address(self) -> str | None:
         """Where a new launcher finds the job: at the first one, while that is there, or at any other."""
         if self._master and (self._master[0] in self._present or self._master[0] in self._joining):
             return self._master[1]

@@ -1,7 +1,8 @@
 """The log of a driver, taken apart into lines of workers, launchers and the driver. A decider.
 
-A position is the number of bytes of the log up to the end of a line: the log only grows, and every reading begins at its beginning.
-Lines have the time of the last ``[time] 1763434809.773`` before them, which the driver writes at most once in a second.
+A position is the number of bytes of the log up to the end of a line: the log only grows, and every reading begins at
+its beginning. Lines have the time of the last ``[time] 1763434809.773`` before them, which the driver writes at most
+once in a second.
 """
 
 from __future__ import annotations

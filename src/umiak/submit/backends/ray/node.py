@@ -1,9 +1,11 @@
-"""One node of a run inside of a Ray actor: a launcher as a subprocess, its lines, its end. An adapter; standard library only.
+"""One node of a run inside of a Ray actor: a launcher as a subprocess, its lines, its end.
+An adapter; standard library only.
 
-The driver sends this class to Ray's workers by value: no umiak is installed there, so that nothing of umiak is imported here.
+The driver sends this class to Ray's workers by value:
+no umiak is installed there, so that nothing of umiak is imported here.
 
-A launcher has a session of its own, since Ray kills the process group of a worker that ends, and is sent SIGTERM by the kernel when
-this process is killed. It then ends its workers, and nothing is left.
+A launcher has a session of its own, since Ray kills the process group of a worker that ends,
+and is sent SIGTERM by the kernel when this process is killed. It then ends its workers, and nothing is left.
 """
 
 from __future__ import annotations
@@ -24,8 +26,7 @@ import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Any
+    from umiak.core.json_types import JsonMapping
 
 LINES = 2000
 """At most so many are given at once."""
@@ -73,9 +74,10 @@ class RunNode:
             port: int = one.getsockname()[1]
             return address, port, ray.get_runtime_context().get_node_id()
 
-    def start(self, order: Mapping[str, Any]) -> str:
-        """Start the launcher: ``plan``, ``env``, ``name``, ``run_id``, ``launcher``, ``python``, ``directory``. Why it can't
-        be started, or nothing."""
+    def start(self, order: JsonMapping) -> str:
+        """Start the launcher: ``plan``, ``env``, ``name``, ``run_id``, ``launcher``, ``python``, ``directory``.
+        Why it can't be started, or nothing.
+        """
         try:
             self._directory = _own_directory(order)
             plan = json.loads(order["plan"])
@@ -94,13 +96,16 @@ class RunNode:
             name: text for name, text in os.environ.items() if not name.startswith(OURS) and name not in NOT_PASSED_ON
         }
         ready = threading.Event()
-        # The kernel's signal comes when the *thread* ends that has started the child: this one stays until the child has ended.
+        # The kernel's signal comes when the *thread* ends that has started the child:
+        # this one stays until the child has ended.
         threading.Thread(target=self._run, args=(argv, {**kept, **order["env"]}, ready), daemon=True).start()
         ready.wait()
         return ""
 
     def read(self) -> tuple[list[str], int | None, str]:
-        """The next lines, how the launcher ended once all lines were given, and what it has written about itself, if that is new."""
+        """The next lines, how the launcher ended once all lines were given,
+        and what it has written about itself, if that is new.
+        """
         with self._changed:
             self._changed.wait_for(lambda: self._lines or self._code is not None, WAIT_S)
             found = [self._lines.popleft() for _ in range(min(LINES, len(self._lines)))]
@@ -187,17 +192,17 @@ class RunNode:
             self._changed.notify_all()
 
 
-def directory_of(order: Mapping[str, Any]) -> str:
+def directory_of(order: JsonMapping) -> str:
     """Where this node of a run has its directory: ``directory``, ``run_id``, ``name``."""
     # A link can't be led elsewhere after it was looked at.
     return os.path.join(os.path.realpath(_base_of(order)), order["run_id"], order["name"])
 
 
-def _base_of(order: Mapping[str, Any]) -> str:
+def _base_of(order: JsonMapping) -> str:
     return order["directory"] or os.path.join(tempfile.gettempdir(), f"umiak-ray-{os.geteuid()}")
 
 
-def _own_directory(order: Mapping[str, Any]) -> str:
+def _own_directory(order: JsonMapping) -> str:
     """A new directory for this node of the run, which nobody else can look into."""
     base = _base_of(order)
     if not order["directory"]:

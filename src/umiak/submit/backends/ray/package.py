@@ -1,4 +1,6 @@
-"""Packs what travels to a Ray cluster into the zip files that its dashboard takes, named by their content. An adapter."""
+"""Packs what travels to a Ray cluster into the zip files that its dashboard takes, named by their content.
+An adapter.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,7 @@ import io
 import os
 import zipfile
 
-from umiak.core.problem import Problem, UmiakError
+from umiak.core.problem import UmiakError
 from umiak.core.value import value
 from umiak.submit.backends.ray.checks import MOST_PACKAGE_BYTES
 
@@ -51,13 +53,11 @@ def pack_files(found: FoundFiles, archive: str) -> Package:
         file_set.pack(found, path)
         size = os.path.getsize(path)
         if size > MOST_PACKAGE_BYTES - (1 << 16):
-            raise UmiakError(
-                Problem(
-                    code="UM-SUBMIT-327",
-                    what=f"too much to send to Ray: {size >> 20} MiB after compression, from {found.root}",
-                    why=f"its dashboard takes {MOST_PACKAGE_BYTES >> 20} MiB at once",
-                    hint="leave files out with .gitignore or `exclude:`; data belongs to `inputs:`",
-                )
+            raise UmiakError.of(
+                "UM-SUBMIT-327",
+                f"too much to send to Ray: {size >> 20} MiB after compression, from {found.root}",
+                why=f"its dashboard takes {MOST_PACKAGE_BYTES >> 20} MiB at once",
+                hint="leave files out with .gitignore or `exclude:`; data belongs to `inputs:`",
             )
         with open(path, "rb") as file:
             return pack({archive: file.read()})

@@ -4,8 +4,8 @@
     node_plans(job, "ctr-3f2a9c")                  what a node of each role does
     request(run, settings, packages)               what the dashboard is asked for
 
-Nodes are numbered in rank order: servers, then trainers, then heter workers. No secret is in any of it: whatever Ray is given can be
-read by everybody who reaches it. The token of a run is made on the cluster, by the driver.
+Nodes are numbered in rank order: servers, then trainers, then heter workers. No secret is in any of it:
+whatever Ray is given can be read by everybody who reaches it. The token of a run is made on the cluster, by the driver.
 """
 
 from __future__ import annotations
@@ -16,15 +16,17 @@ from umiak.core.decode import decode, encode
 from umiak.core.job import FileSet
 from umiak.core.value import value
 from umiak.platforms import native
-from umiak.submit.payload.node_plan import NodePlan, SentFiles, launch_words, started_once
+from umiak.submit.payload import node_plan
+from umiak.submit.payload.node_plan import PlaceTraits, SentFiles
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from typing import Any
 
     from umiak.core.job import Job, RoleSpec
+    from umiak.core.json_types import JsonObject
     from umiak.submit.backends.ray.settings import RaySettings
+    from umiak.submit.payload.node_plan import NodePlan
 
 DRIVER = "umiak.submit.backends.ray.driver"
 LAUNCHER = "umiak-launcher.pyz"
@@ -39,7 +41,9 @@ UNKNOWN_DIGEST = placeholder("hash of the files")
 START_S = 300
 """So far apart launchers may start: Ray brings packages to each node first."""
 STOP_WAIT_S = 24 * 3600
-"""How long Ray lets a driver that it has asked to stop go on. The driver keeps the grace that was asked for; Ray's own are 3 seconds."""
+"""How long Ray lets a driver that it has asked to stop go on.
+The driver keeps the grace that was asked for; Ray's own are 3 seconds.
+"""
 
 
 @value
@@ -114,8 +118,9 @@ def run_of(job: Job, run_id: str, settings: RaySettings) -> RayRun:
 
 
 def bundle_of(role: RoleSpec, settings: RaySettings, share: int = 1) -> tuple[tuple[str, float], ...]:
-    """What one node takes from the cluster, or one of so many parts of it. Ray places nothing that takes nothing, so that it is a
-    CPU at least."""
+    """What one node takes from the cluster, or one of so many parts of it.
+    Ray places nothing that takes nothing, so that it is a CPU at least.
+    """
     wanted = role.resource
     found = {"CPU": wanted.cpus / share if wanted.cpus else 1.0}
     if wanted.devices:
@@ -129,31 +134,15 @@ def bundle_of(role: RoleSpec, settings: RaySettings, share: int = 1) -> tuple[tu
 def node_plans(job: Job, run_id: str, digest: str = UNKNOWN_DIGEST) -> dict[str, NodePlan]:
     """What the nodes of each role do, by the name of the file. The driver puts in where that is on a node."""
     files = SentFiles(digest=digest, store="store", archive=archive_name(digest)) if files_of(job) else None
-    return {
-        plan_name(role): NodePlan(
-            run_id=run_id,
-            directory="work",
-            launch=(
-                *("--tee", "all", "--log_dir", "../logs"),
-                *started_once(job, role, start_s=START_S),
-                *launch_words(job, role, run_id),
-            ),
-            env=tuple(job.environment_of(role).items()),
-            files=files,
-            inputs=job.inputs,
-            outputs=job.outputs,
-        )
-        for role in job.roles
-    }
+    traits = PlaceTraits(directory="work", tee="all", log_directory="../logs", start_s=START_S, files=files)
+    return {plan_name(role): node_plan.of(job, role, run_id, traits) for role in job.roles}
 
 
 def files_of(job: Job) -> FileSet | None:
     """What is sent: what the job says, or else the scripts that its commands name."""
     if job.files:
         return job.files
-    commands = [job.command_of(role) for role in job.roles]
-    scripts = dict.fromkeys(words[0] for words in commands if words and words[0].endswith(".py"))
-    names = tuple(name.removeprefix("./") for name in scripts if not name.startswith("/"))
+    names = tuple(name.removeprefix("./") for name in job.scripts if not name.startswith("/"))
     return FileSet(include=names) if names else None
 
 
@@ -177,8 +166,10 @@ def status_file(run_id: str) -> str:
     return f"umiak-{run_id}.log"
 
 
-def request(run: RayRun, python: str, working_dir: str, modules: Sequence[str]) -> dict[str, Any]:
-    """The body of the request that starts a job. The run's id is Ray's submission id: a second one with the same id is refused."""
+def request(run: RayRun, python: str, working_dir: str, modules: Sequence[str]) -> JsonObject:
+    """The body of the request that starts a job. The run's id is Ray's submission id:
+    a second one with the same id is refused.
+    """
     import shlex
 
     environ = {"RAY_JOB_STOP_WAIT_TIME_S": str(STOP_WAIT_S)}

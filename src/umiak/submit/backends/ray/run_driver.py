@@ -1,7 +1,9 @@
-"""One run as its driver sees it: reserves a placement group, starts a launcher in each bundle, prints their lines, ends as they do. An adapter.
+"""One run as its driver sees it: reserves a placement group,
+starts a launcher in each bundle, prints their lines, ends as they do. An adapter.
 
-Every line of a worker is printed as ``[trainer.0] text``, one of a launcher as ``[launcher.trainer.0] text``, and the driver's own as
-``[driver] text``: the client takes these apart. ``[time] SECONDS`` says when the lines behind it were printed. The token of the run is made here and given to the nodes in memory.
+Every line of a worker is printed as ``[trainer.0] text``, one of a launcher as ``[launcher.trainer.0] text``, and the
+driver's own as ``[driver] text``: the client takes these apart. ``[time] SECONDS`` says when the lines behind it were
+printed. The token of the run is made here and given to the nodes in memory.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from typing import Any
 
+    from umiak.core.json_types import JsonObject
     from umiak.submit.backends.ray.plan import RayNode, RayRun
 
 GRACE_S = 30.0
@@ -44,7 +47,9 @@ def say(text: str) -> None:
 
 
 class _Output:
-    """Whole lines on standard output; with the time before them, which `umiak logs` shows to nobody, if it was not said for a second."""
+    """Whole lines on standard output; with the time before them,
+    which `umiak logs` shows to nobody, if it was not said for a second.
+    """
 
     def __init__(self) -> None:
         self._marked_at = 0.0
@@ -156,7 +161,7 @@ class RunDriver:
             **_options(node.bundle),
         ).remote()
 
-    def _order(self, rank: int, environ: Mapping[str, str]) -> dict[str, Any]:
+    def _order(self, rank: int, environ: Mapping[str, str]) -> JsonObject:
         """What a node is told. By a call: what an actor is created with, the cluster writes down."""
         run, node = self._run, self._run.nodes[rank]
         with open(node.plan, encoding="utf-8") as file:
@@ -267,7 +272,9 @@ class RunDriver:
                 getattr(actor, method).remote(*words)
 
     def _asked_grace_s(self) -> float:
-        """Ray's API can't say how long a job has to end, so that the client leaves a word in the cluster before it stops one."""
+        """Ray's API can't say how long a job has to end,
+        so that the client leaves a word in the cluster before it stops one.
+        """
         try:
             from ray.experimental.internal_kv import _internal_kv_get
 
@@ -284,8 +291,8 @@ class RunDriver:
 def exit_code_of(codes: Iterable[int], *, has_lost: bool) -> int:
     """The job's, from those of its launchers in the order of their ends.
 
-    When an actor dies, the kernel asks its launcher to stop, which tells the others: these may have ended so before Ray says that a node
-    was lost. They are its consequences.
+    When an actor dies, the kernel asks its launcher to stop, which tells the others:
+    these may have ended so before Ray says that a node was lost. They are its consequences.
     """
     told = 128 + signal.SIGTERM
     return next((code for code in codes if code and not (has_lost and code == told)), 0)
@@ -304,10 +311,10 @@ def tagged(line: str, node: str) -> str:
     return f"[{found[1]}.{found[2]}] {line[found.end() :]}" if found else f"[launcher.{node}] {line}"
 
 
-def _options(bundle: Iterable[tuple[str, float]]) -> dict[str, Any]:
+def _options(bundle: Iterable[tuple[str, float]]) -> JsonObject:
     """A bundle in the words of an actor."""
     words = {"CPU": "num_cpus", "GPU": "num_gpus", "memory": "memory"}
-    found: dict[str, Any] = {}
+    found: JsonObject = {}
     for name, count in bundle:
         if name in words:
             found[words[name]] = count

@@ -1,6 +1,7 @@
 """How a run on a Ray cluster is, from what the dashboard says. A decider.
 
-Ray calls a job running as soon as its driver does; the driver then waits for resources, which Ray's placement group tells.
+Ray calls a job running as soon as its driver does;
+the driver then waits for resources, which Ray's placement group tells.
 """
 
 from __future__ import annotations
@@ -17,8 +18,9 @@ from umiak.submit.states import end_of_node, state_of
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from typing import Any, TypeVar
+    from typing import TypeVar
 
+    from umiak.core.json_types import JsonMapping
     from umiak.core.node_report import NodeReport
 
     T = TypeVar("T")
@@ -29,7 +31,7 @@ ACTORS = "ray actor"
 INFEASIBLE = "INFEASIBLE"
 
 
-def has_ended(job: Mapping[str, Any]) -> bool:
+def has_ended(job: JsonMapping) -> bool:
     """Whether a job of the dashboard is over."""
     state = state_of(BACKEND, str(job.get("status")))
     return state is not None and state.is_over
@@ -62,7 +64,7 @@ def places_in(text: str) -> dict[str, str]:
     return in_order(found)
 
 
-def living_in(actors: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+def living_in(actors: Sequence[JsonMapping]) -> dict[str, str]:
     """The same of the actors of a run that are alive."""
     alive = [each for each in actors if each.get("state") == "ALIVE" and each.get("node_id")]
     return in_order({str(each.get("name")).rpartition("/")[2]: str(each["node_id"]) for each in alive})
@@ -74,13 +76,14 @@ def in_order(found: Mapping[str, T]) -> dict[str, T]:
 
 
 def status_of(
-    job: Mapping[str, Any],
-    groups: Sequence[Mapping[str, Any]] = (),
-    actors: Sequence[Mapping[str, Any]] = (),
+    job: JsonMapping,
+    groups: Sequence[JsonMapping] = (),
+    actors: Sequence[JsonMapping] = (),
     reports: Mapping[str, NodeReport] | None = None,
 ) -> JobStatus | None:
-    """The status of a run; None if the word for it is not known. Groups and actors are those of the run, ``reports`` what its
-    driver has written about its nodes."""
+    """The status of a run; None if the word for it is not known.
+    Groups and actors are those of the run, ``reports`` what its driver has written about its nodes.
+    """
     word = str(job.get("status"))
     state = state_of(BACKEND, word)
     if state is None:
@@ -128,10 +131,10 @@ def _with_cause(reason: str, reports: Mapping[str, NodeReport]) -> str:
     return f"{reason}: {first.reason}" if first and reason.startswith("exit code") else reason
 
 
-def _nodes(
-    state: State, actors: Sequence[Mapping[str, Any]], reports: Mapping[str, NodeReport]
-) -> tuple[NodeStatus, ...]:
-    """Actors that are there, and what is known of those that were; of an actor that came again after a loss the living one counts."""
+def _nodes(state: State, actors: Sequence[JsonMapping], reports: Mapping[str, NodeReport]) -> tuple[NodeStatus, ...]:
+    """Actors that are there, and what is known of those that were;
+    of an actor that came again after a loss the living one counts.
+    """
     found = (
         {} if state.is_over else {each.name: each for each in sorted(map(_node, actors), key=_is_dead, reverse=True)}
     )
@@ -150,7 +153,7 @@ def _is_dead(node: NodeStatus) -> bool:
     return node.state is State.STOPPING
 
 
-def _reason(job: Mapping[str, Any]) -> str:
+def _reason(job: JsonMapping) -> str:
     """Ray's message without the log that it repeats."""
     code = job.get("driver_exit_code")
     if job.get("status") == "SUCCEEDED":
@@ -163,7 +166,7 @@ def _reason(job: Mapping[str, Any]) -> str:
     return f"{kind}: {said}" if kind else said
 
 
-def _waits(group: Mapping[str, Any]) -> str:
+def _waits(group: JsonMapping) -> str:
     wanted: dict[str, int] = {}
     for bundle in group.get("bundles") or ():
         text = ", ".join(f"{name} {count:g}" for name, count in sorted((bundle.get("unit_resources") or {}).items()))
@@ -175,7 +178,7 @@ def _waits(group: Mapping[str, Any]) -> str:
     return f"waits for resources: {asked}" + (f" ({why})" if why else "")
 
 
-def _node(actor: Mapping[str, Any]) -> NodeStatus:
+def _node(actor: JsonMapping) -> NodeStatus:
     name = str(actor.get("name")).rpartition("/")[2]
     return _named(name, state_of(ACTORS, str(actor.get("state"))) or State.RUNNING)
 

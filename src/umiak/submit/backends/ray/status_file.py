@@ -3,8 +3,8 @@
     trainer.0 {"ray_node": "5d1c..."}
     trainer.0 {"state": "restarting", "host": "10.0.0.2", ...}
 
-Ray's dashboard gives the files of that directory to everybody who may ask for logs, so that the client finds it there. A line is added for
-every change; the last one of a node counts.
+Ray's dashboard gives the files of that directory to everybody who may ask for logs, so that the client finds it there.
+A line is added for every change; the last one of a node counts.
 """
 
 from __future__ import annotations

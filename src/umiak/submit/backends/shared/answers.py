@@ -3,8 +3,8 @@
     {"do": "shared.put", "run": "ctr-3f2a9c", "texts": [["job.sh", "...", 448]], "secrets": {...}, "files": "9f31..."}
     {"do": "shared.lines", "run": "ctr-3f2a9c", "after": {...}}        {"lines": [...], "has_more": false}
 
-The agent imports this module when such a question comes. Names of files are names in the run's directory, never paths. Secrets come
-through the connection, and lie in a file that its owner alone can read.
+The agent imports this module when such a question comes. Names of files are names in the run's directory, never paths.
+Secrets come through the connection, and lie in a file that its owner alone can read.
 """
 
 from __future__ import annotations
@@ -23,18 +23,17 @@ from umiak.submit.node.logs import LogReader
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
     from typing import Any
 
+    from umiak.core.json_types import JsonMapping, JsonObject
     from umiak.submit.backends.shared.layout import SharedRun
 
 MOST_LINES = 5_000
 """In one answer."""
 
 
-def answer(
-    word: str, directory: str, launcher: str, request: Mapping[str, Any], trusted: Sequence[str] = ()
-) -> Mapping[str, Any]:
+def answer(word: str, directory: str, launcher: str, request: JsonMapping, trusted: Sequence[str] = ()) -> JsonMapping:
     """The answer to ``shared.WORD``."""
     store = RunStore(directory, "", trusted)
     match word:
@@ -51,7 +50,7 @@ def answer(
     return _of_run(word, store, launcher, request)
 
 
-def _of_run(word: str, store: RunStore, launcher: str, request: Mapping[str, Any]) -> Mapping[str, Any]:
+def _of_run(word: str, store: RunStore, launcher: str, request: JsonMapping) -> JsonMapping:
     run = _run(store, request)
     match word:
         case "put":
@@ -80,7 +79,7 @@ def _of_run(word: str, store: RunStore, launcher: str, request: Mapping[str, Any
     raise OSError(22, "not a question", word)
 
 
-def _run(store: RunStore, request: Mapping[str, Any]) -> SharedRun:
+def _run(store: RunStore, request: JsonMapping) -> SharedRun:
     run = store.run(_name(request["run"]))
     store.check(run)
     return run
@@ -92,7 +91,7 @@ def _name(text: object) -> str:
     return str(text)
 
 
-def _prepare(store: RunStore, digest: str) -> dict[str, Any]:
+def _prepare(store: RunStore, digest: str) -> JsonObject:
     store.make_directories()
     kept = store.kept(digest)
     has = not digest or os.path.isdir(kept)
@@ -107,7 +106,7 @@ def _found(name: str, path: str) -> bool:
     return shutil.which(name, path=path or None) is not None
 
 
-def _executed(request: Mapping[str, Any]) -> dict[str, Any]:
+def _executed(request: JsonMapping) -> JsonObject:
     """A command with a clean standard input. No secret is among its words or variables."""
     import shutil
     import subprocess
@@ -132,7 +131,7 @@ def _executed(request: Mapping[str, Any]) -> dict[str, Any]:
     return {"code": done.returncode, "out": done.stdout, "err": done.stderr}
 
 
-def _lines(store: RunStore, run: SharedRun, request: Mapping[str, Any]) -> dict[str, Any]:
+def _lines(store: RunStore, run: SharedRun, request: JsonMapping) -> JsonObject:
     """What came since the caller's positions, up to so many lines."""
     text = store.read(run, layout.RUN)
     if text is None:

@@ -10,7 +10,7 @@ import os
 
 from umiak.adapters import private_files
 from umiak.core.bundle import BundleFile
-from umiak.core.problem import Exit, Problem, UmiakError
+from umiak.core.problem import Problem, UmiakError
 from umiak.submit.backends.shared import layout
 from umiak.submit.backends.shared.store import RunStore
 from umiak.submit.node import own_directory
@@ -19,13 +19,20 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from umiak.core.bundle import Bundle
     from umiak.core.job import FileSet
-    from umiak.submit.backend import Submission
+    from umiak.submit.backend import Submission, SubmitContext
     from umiak.submit.backends.shared.layout import SharedRun
     from umiak.submit.payload.launcher_file import LauncherFile
 
 
 class SharedStore(RunStore):
     """The directory of a place."""
+
+    @classmethod
+    def of(cls, directory: str, context: SubmitContext, place: str, trusted: tuple[str, ...]) -> SharedStore:
+        """The directory as a person writes it: from the home directory, or from the working directory."""
+        home = context.environ.get("HOME") or os.path.expanduser("~")
+        root = f"{home}{directory[1:]}" if directory.split("/", maxsplit=1)[0] == "~" else directory
+        return cls(os.path.normpath(os.path.join(context.directory, root)), place, trusted)
 
     def problems(self) -> list[Problem]:
         """Why nothing can be written here; none if it can."""
@@ -48,8 +55,9 @@ class SharedStore(RunStore):
         return [problem]
 
     def write(self, run: SharedRun, submission: Submission, directory: str, only: str = "") -> None:
-        """All files of a run, or those below ``only``. Done again it gives the same, save a new token: what a job has begun with
-        it keeps."""
+        """All files of a run, or those below ``only``.
+        Done again it gives the same, save a new token: what a job has begun with it keeps.
+        """
         from umiak.submit.payload import launcher_file
 
         try:
@@ -58,13 +66,12 @@ class SharedStore(RunStore):
             texts = filled_texts(submission.bundle, run, only)
             self.put(run, texts, submission.secrets, self._keep_launcher(launcher_file.find()), digest)
         except OSError as error:
-            problem = Problem(
-                code="UM-SUBMIT-148",
-                what=f"place {self._place}: can't be written: {error.filename or run.path}",
+            raise UmiakError.refused(
+                "UM-SUBMIT-148",
+                f"place {self._place}: can't be written: {error.filename or run.path}",
                 why=error.strerror,
                 hint="is there room, and may you write there? `df -h`, `quota`",
-            )
-            raise UmiakError(problem, exit_status=Exit.REFUSED) from None
+            ) from None
 
     def _keep_launcher(self, built: LauncherFile) -> str:
         """One that was damaged is replaced; `NotOwn` if it is somebody else's."""
@@ -95,7 +102,9 @@ class SharedStore(RunStore):
 
 
 def filled_texts(bundle: Bundle, run: SharedRun, only: str = "") -> list[tuple[str, str, int]]:
-    """Names, texts and modes of the files of a run, or of those below ``only``, with what is known when they are sent."""
+    """Names, texts and modes of the files of a run,
+    or of those below ``only``, with what is known when they are sent.
+    """
     from umiak.submit.payload import check_text
 
     check = check_text.command()

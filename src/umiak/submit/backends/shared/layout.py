@@ -21,13 +21,18 @@ import shlex
 
 from umiak.core.bundle import PRIVATE, Bundle, BundleFile, SecretFile
 from umiak.core.decode import Malformed, decode, encode
-from umiak.core.value import value
+from umiak.core.value import replace, value
+from umiak.submit.backend import RunFileRoots
 from umiak.submit.payload import node_plan
-from umiak.submit.payload.node_plan import NodePlan, launch_words, started_once
+from umiak.submit.payload.node_plan import PlaceTraits
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from umiak.core.job import Job, RoleSpec
+    from umiak.submit.backend import JobNode
+    from umiak.submit.payload.node_plan import NodePlan
 
 JOB, NODE, RUN, SECRETS, END, CANCEL = "job.sh", "node.sh", "run.json", "secrets.json", "end", "cancelled"
 BEFORE, AFTER = "before.json", "after.json"
@@ -125,8 +130,9 @@ def bundle_of(
     *,
     is_shared: bool = True,
 ) -> Bundle:
-    """Everything that is written, with the scripts of a place, and the command that starts it. ``stop_signals``: for `NodePlan`.
-    ``is_shared``: whether all nodes see the same directory; else each has its own data in and out."""
+    """Everything that is written, with the scripts of a place, and the command that starts it. ``stop_signals``:
+    for `PlaceTraits`. ``is_shared``: whether all nodes see the same directory; else each has its own data in and out.
+    """
     import json
 
     from umiak.contracts.start import TOKEN
@@ -147,13 +153,16 @@ def bundle_of(
 
 
 def node_start(python: str, run: SharedRun, plan: str, *words: str) -> str:
-    """A line of shell that does what a plan says. ``plan`` and ``words`` may hold variables of the shell: they come quoted."""
+    """A line of shell that does what a plan says.
+    ``plan`` and ``words`` may hold variables of the shell: they come quoted.
+    """
     return " ".join([shlex.quote(python), shlex.quote(run.file(LAUNCHER)), "-m", NODE_START, plan, *words])
 
 
 def check_lines(python: str, work: str, trusted: tuple[str, ...]) -> list[str]:
-    """Of job.sh, which comes to a node by its scheduler: what each node runs before anything that lies in the run's directory.
-    ``work``: the working directory, if it is the user's own here."""
+    """Of job.sh, which comes to a node by its scheduler: what each node runs before anything
+    that lies in the run's directory. ``work``: the working directory, if it is the user's own here.
+    """
     words = " ".join(map(shlex.quote, (work or "-", *trusted)))  # not every mpirun keeps an empty word
     return [
         "# Before anything in $run is used, a node sees that nobody else can change it, and that the launcher is the one that was sent.",
@@ -163,7 +172,9 @@ def check_lines(python: str, work: str, trusted: tuple[str, ...]) -> list[str]:
 
 
 def around(job: Job, run: SharedRun, python: str, start: str) -> str:
-    """The part of job.sh that all places have: data in, the nodes, data out, how it ended. ``start`` sets ``status``."""
+    """The part of job.sh that all places have: data in, the nodes, data out, how it ended.
+    ``start`` sets ``status``.
+    """
     lines = [
         "ended() {",
         '    printf "%s %s\\n" "$1" "$(date +%s)" >"$run/end.new" && mv "$run/end.new" "$run/end"',
@@ -194,25 +205,36 @@ def _plans(
     job: Job, run: SharedRun, info: RunInfo, stop_signals: tuple[str, ...], *, is_shared: bool
 ) -> dict[str, NodePlan]:
     """Data is brought in and out once, if all nodes see the same directory."""
+    whole = PlaceTraits(
+        directory=info.directory, tee="none", start_s=START_S, secrets_file=SECRETS, stop_signals=stop_signals
+    )
+    traits = replace(whole, inputs=(), outputs=()) if is_shared else whole
     plans = {}
-    data = {} if is_shared else {"inputs": job.inputs, "outputs": job.outputs}
     if job.inputs and is_shared:
-        plans[BEFORE] = _plan(job, run, info, inputs=job.inputs, only_data=True)
+        plans[BEFORE] = node_plan.of_data(job, run.run_id, replace(whole, outputs=()))
     for role in job.roles:
-        words = (*started_once(job, role, start_s=START_S), *launch_words(job, role, run.run_id))
-        env = tuple(job.environment_of(role).items())
-        plans[f"{role.role.value}.json"] = _plan(
-            job, run, info, launch=words, env=env, stop_signals=stop_signals, **data
-        )
+        plans[f"{role.role.value}.json"] = node_plan.of(job, role, run.run_id, traits)
     if job.outputs and is_shared:
-        plans[AFTER] = _plan(job, run, info, outputs=job.outputs, only_data=True)
+        plans[AFTER] = node_plan.of_data(job, run.run_id, replace(whole, inputs=()))
     return plans
-
-
-def _plan(job: Job, run: SharedRun, info: RunInfo, **more: object) -> NodePlan:
-    told = {"env": job.env, "launch": (), **more}
-    return NodePlan(run_id=run.run_id, directory=info.directory, secrets_file=SECRETS, **told)  # type: ignore[arg-type]
 
 
 def _workers(job: Job, role: RoleSpec) -> int:
     return 1 if job.mode.has_servers else role.workers or role.resource.devices
+
+
+SHARED = "shared"
+
+
+def roots_of(run: SharedRun, info: RunInfo, node: JobNode, names: Sequence[str]) -> RunFileRoots:
+    """``node``: through which they are reached. ``names``: of the run's nodes, in the order of their numbers."""
+    count = max(len(names), sum(each.nodes for each in info.roles))
+    known = [*names, *(f"node-{number}" for number in range(len(names), count))]
+    return RunFileRoots(
+        name=SHARED,
+        node=node,
+        base=run.path,
+        only=("work", LOGS),
+        in_place="" if info.directory == run.work else info.directory,
+        parts=tuple((name, f"{LOGS}/{number}") for number, name in enumerate(known)),
+    )

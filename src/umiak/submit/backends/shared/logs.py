@@ -1,7 +1,7 @@
 """The log files of a run on a shared file system: one directory for each node, and what job.sh printed. An adapter.
 
-A worker's rank among all is in the file that its launcher writes beside its log, unless it follows from the job. Lines are read by
-the reader of local runs: each once, also across rotation and after an interruption.
+A worker's rank among all is in the file that its launcher writes beside its log, unless it follows from the job.
+Lines are read by the reader of local runs: each once, also across rotation and after an interruption.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from umiak.core.cluster import Role
 from umiak.core.names import is_digits
 from umiak.submit.backends.shared import layout
 from umiak.submit.logs.order import by_time
-from umiak.submit.node.logs import ROLES, LogReader, LogSource
+from umiak.submit.node.logs import ROLES, LogReader, LogSource, order
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def sources(run: SharedRun, info: RunInfo, wanted: LogsWanted, *, is_over: bool)
                 found.append(LogSource(name=f"launcher.{node}", path=path))
     if layout.JOB_LOG in _names(run.logs):
         found.append(LogSource(name=JOB, path=os.path.join(run.logs, layout.JOB_LOG)))
-    return sorted([each for each in found if wanted.asks_for(each.role, each.rank)], key=_order)
+    return sorted([each for each in found if wanted.asks_for(each.role, each.rank)], key=order)
 
 
 def _rank(info: RunInfo, node: int, role: Role, number: int, directory: str) -> int | None:
@@ -88,7 +88,3 @@ def _names(directory: str) -> list[str]:
         return os.listdir(directory)
     except (FileNotFoundError, NotADirectoryError):
         return []
-
-
-def _order(source: LogSource) -> tuple[bool, str, int]:
-    return source.role is None, source.role.value if source.role else source.name, source.rank or 0

@@ -1,4 +1,5 @@
-"""The directories of runs on other machines, over ssh: on a login node, or on hosts that share no file system. An adapter.
+"""The directories of runs on other machines, over ssh: on a login node, or on hosts that share no file system.
+An adapter.
 
     hosts = RemoteHosts(access, ("login1",), "~/.umiak", "python3", context)
     hosts.bring(run_id, texts, secrets, found)      to all of them at once; files and launcher only where they are missing
@@ -18,10 +19,11 @@ from umiak.core.job import FileSet
 from umiak.core.problem import Exit, Problem, UmiakError
 from umiak.core.value import replace
 from umiak.submit.backend import LogLine
-from umiak.submit.backends.shared import access, answers, layout, problems
+from umiak.submit.backends.shared import answers, layout
 from umiak.submit.backends.shared.files import filled_texts
 from umiak.submit.backends.shared.layout import SharedRun
 from umiak.submit.backends.shared.store import SharedRunEnd, end_of
+from umiak.submit.backends.ssh.settings import SshSettings, host_of
 from umiak.submit.logs.order import ArrivingLogs
 
 TYPE_CHECKING = False
@@ -30,12 +32,12 @@ if TYPE_CHECKING:
     from typing import Any
 
     from umiak.core.job import Handle, Job
+    from umiak.core.json_types import JsonMapping, JsonObject
     from umiak.core.node_report import NodeReport
     from umiak.submit.backend import LogsWanted, Submission, SubmitContext
-    from umiak.submit.backends.shared.access import SshAccess
     from umiak.submit.backends.shared.layout import RunInfo
     from umiak.submit.backends.ssh.connections import Connections, HostFailure
-    from umiak.submit.backends.ssh.settings import SshHost, SshSettings
+    from umiak.submit.backends.ssh.settings import SshAccess, SshHost
     from umiak.submit.payload.file_manifest import FoundFiles
 
 ASK_S = 150.0
@@ -43,7 +45,6 @@ LOOK_S = 0.25
 """Between two questions for new lines."""
 LOST_S = 300.0
 """Lines of a machine that can't be reached are waited for so long."""
-MISSING = "UM-SUBMIT-114"
 
 
 class RemoteHosts:
@@ -51,7 +52,7 @@ class RemoteHosts:
 
     def __init__(
         self,
-        said: SshAccess,
+        access: SshAccess,
         words: Sequence[str],
         directory: str,
         python: str,
@@ -59,10 +60,15 @@ class RemoteHosts:
         trusted: tuple[str, ...] = (),
     ) -> None:
         home = context.environ.get("HOME") or os.path.expanduser("~")
-        config = os.path.join(context.directory, os.path.expanduser(said.config)) if said.config else ""
+        config = os.path.join(context.directory, os.path.expanduser(access.config)) if access.config else ""
         usual = f"{home}/.ssh/config"
-        self.settings: SshSettings = access.settings_of(
-            said, words, directory, python, config or (usual if os.path.exists(usual) else ""), trusted
+        hosts = [host_of(word) for word in words]
+        self.settings = SshSettings(
+            hosts=tuple([replace(host, user=host.user or access.user) for host in hosts]),
+            access=replace(access, config=config or (usual if os.path.exists(usual) else "")),
+            directory=directory,
+            trusted_directories=trusted,
+            python=python,
         )
         self._context = context
         self._opened: Connections | None = None
@@ -83,15 +89,9 @@ class RemoteHosts:
 
     def missing(self) -> list[Problem]:
         """Variables of passwords that are not set, and the package that talks to hosts. No host is asked."""
-        from umiak.submit.backends.ssh import package
+        from umiak.submit.backends.ssh import keys
 
-        named = {"password_from": self.settings.password_from, "passphrase_from": self.settings.passphrase_from}
-        unset = [
-            Problem(code=MISSING, what=f"{key} names a variable that is not set: {name}", hint=f"export {name}")
-            for key, name in named.items()
-            if name and not self._context.environ.get(name)
-        ]
-        return [*unset, *package.missing()]
+        return [*keys.unset_variables(self.settings.access, self._context.environ), *keys.missing_package()]
 
     def problems(self) -> list[Problem]:
         """What is missing here; else, hosts that can't be used."""
@@ -188,13 +188,12 @@ class RemoteStore:
     def known(self, handle: Handle) -> SharedRun:
         run = self.run(handle.id)
         if self.read(run, layout.RUN) is None:
-            problem = Problem(
-                code="UM-SUBMIT-146",
-                what=f"unknown run: {handle}",
+            raise UmiakError.of(
+                "UM-SUBMIT-146",
+                f"unknown run: {handle}",
                 why=f"there is no {run.path} on {self.label}",
                 hint=f"are `submit_host` and `remote_dir` of the place {self._place} what they were?",
             )
-            raise UmiakError(problem)
         return run
 
     def runs(self) -> list[str]:
@@ -207,25 +206,25 @@ class RemoteStore:
         return self._hosts.problems()
 
     def write(self, run: SharedRun, submission: Submission, directory: str) -> None:
-        """Send all files of a run. Done again it gives the same, save a new token: what a job has begun with it keeps."""
+        """Send all files of a run. Done again it gives the same, save a new token:
+        what a job has begun with it keeps.
+        """
         texts = filled_texts(submission.bundle, run)
         found = collected(submission.job, directory)
         failures = self._hosts.bring(run.run_id, texts, submission.secrets, found)
-        if failures:
-            raise UmiakError(*[each.problem for each in failures], exit_status=Exit.REFUSED)
+        UmiakError.raise_any([each.problem for each in failures], Exit.REFUSED)
 
     def info(self, run: SharedRun) -> RunInfo:
         if run.run_id not in self._infos:
             try:
                 self._infos[run.run_id] = layout.info_from(self.read(run, layout.RUN) or "")
             except Malformed as error:
-                problem = Problem(
-                    code="UM-SUBMIT-148",
-                    what=f"{self.label}: the run's files can't be read: {run.path}",
+                raise UmiakError.refused(
+                    "UM-SUBMIT-148",
+                    f"{self.label}: the run's files can't be read: {run.path}",
                     why=str(error),
                     hint="they are from another version, or were changed: submit the job again",
-                )
-                raise UmiakError(problem, exit_status=Exit.REFUSED) from None
+                ) from None
         return self._infos[run.run_id]
 
     def end(self, run: SharedRun) -> SharedRunEnd | None:
@@ -256,7 +255,7 @@ class RemoteStore:
 
 def with_files(job: Job) -> Job:
     """The job as it is sent: with its files, or at least the scripts that its commands name."""
-    names = [each for each in problems.scripts(job) if not os.path.isabs(each)]
+    names = [each for each in job.scripts if not os.path.isabs(each)]
     return job if job.files or not names else replace(job, files=FileSet(root=".", include=tuple(sorted(names))))
 
 
@@ -287,7 +286,7 @@ def lines(
     lost: dict[str, float] = {}
     while True:
         over = is_over()
-        question: dict[str, Any] = {
+        question: JsonObject = {
             "run": run_id,
             "role": wanted.role.value if wanted.role else None,
             "rank": wanted.rank,
@@ -325,7 +324,7 @@ def lines(
             time.sleep(LOOK_S)
 
 
-def _add(arrived: ArrivingLogs, label: str, answer: Mapping[str, Any]) -> None:
+def _add(arrived: ArrivingLogs, label: str, answer: JsonMapping) -> None:
     for row in answer["lines"]:
         arrived.add(label, _line(*row))
     if not answer["has_more"]:

@@ -1,7 +1,8 @@
 """What the launchers of a run have written about themselves, laid over what their place says. A decider.
 
-A place knows of its nodes that they were given to the job, and no more. `merged` adds what each launcher says; the job is restarting
-while one of them is. An elastic job has succeeded if one of them has, whatever became of nodes that were lost on the way.
+A place knows of its nodes that they were given to the job, and no more. `merged` adds what each launcher says; the job
+is restarting while one of them is. An elastic job has succeeded if one of them has, whatever became of nodes that were
+lost on the way.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ _AT_WORK = (State.STARTING, State.RUNNING, State.STOPPING)
 
 
 def merged(status: JobStatus, reports: Mapping[int, NodeReport], *, is_elastic: bool = False) -> JobStatus:
-    """``reports`` by the number of the node. Those that were written before the job was started this time don't count."""
+    """``reports`` by the number of the node.
+    Those that were written before the job was started this time don't count.
+    """
     known = {
         number: each
         for number, each in reports.items()

@@ -3,7 +3,8 @@
     store = RunStore("/shared/me/.umiak", "hpc")
     store.end(run), store.info(run), store.runs(), store.claimed(run)
 
-The directory of a run is for its owner alone. Everything in it is there as a whole or not at all: nodes may look at any moment.
+The directory of a run is for its owner alone. Everything in it is there as a whole or not at all:
+nodes may look at any moment.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import os
 from umiak.adapters import private_files, report_file
 from umiak.core.decode import Malformed
 from umiak.core.names import is_digits
-from umiak.core.problem import Exit, Problem, UmiakError
+from umiak.core.problem import UmiakError
 from umiak.core.value import value
 from umiak.submit.backends.shared import layout
 from umiak.submit.backends.shared.layout import SharedRun
@@ -55,7 +56,9 @@ class RunStore:
         self._checked: set[str] = set()
 
     def check(self, run: SharedRun | None = None) -> None:
-        """`NotOwn` if others can change the directories of runs, or that of one: what lies there is then neither run nor believed."""
+        """`NotOwn` if others can change the directories of runs, or that of one:
+        what lies there is then neither run nor believed.
+        """
         path = run.path if run else f"{self.root}/runs"
         if path not in self._checked:
             own_directory.check(path, self._trusted, self._prefix)
@@ -77,13 +80,12 @@ class RunStore:
         run = self.run(handle.id)
         self.check(run)
         if not os.path.exists(run.file(layout.RUN)):
-            problem = Problem(
-                code="UM-SUBMIT-146",
-                what=f"unknown run: {handle}",
+            raise UmiakError.of(
+                "UM-SUBMIT-146",
+                f"unknown run: {handle}",
                 why=f"there is no {run.path}",
                 hint=f"does this machine see that directory, and is `directory` of the place {self._place} what it was?",
             )
-            raise UmiakError(problem)
         return run
 
     def runs(self) -> list[str]:
@@ -111,8 +113,9 @@ class RunStore:
         launcher: str,
         digest: str,
     ) -> None:
-        """All that a run needs. ``texts``: names, texts and modes of scripts and plans; ``launcher``: its file in this directory;
-        ``digest``: of the kept files, of which the run gets its own copy."""
+        """All that a run needs. ``texts``: names, texts and modes of scripts and plans; ``launcher``:
+        its file in this directory; ``digest``: of the kept files, of which the run gets its own copy.
+        """
         if not os.path.lexists(run.file(layout.LAUNCHER)):
             os.symlink(launcher, run.file(layout.LAUNCHER))
         # Of an earlier try, perhaps with another version: what that one has started goes on with it.
@@ -162,13 +165,12 @@ class RunStore:
             with open(run.file(layout.RUN), encoding="utf-8") as file:
                 return layout.info_from(file.read())
         except (OSError, Malformed) as error:
-            problem = Problem(
-                code="UM-SUBMIT-148",
-                what=f"place {self._place}: the run's files can't be read: {run.path}",
+            raise UmiakError.refused(
+                "UM-SUBMIT-148",
+                f"place {self._place}: the run's files can't be read: {run.path}",
                 why=str(error),
                 hint="they are from another version, or were changed: submit the job again",
-            )
-            raise UmiakError(problem, exit_status=Exit.REFUSED) from None
+            ) from None
 
     def end(self, run: SharedRun) -> SharedRunEnd | None:
         """What job.sh wrote as its last; None before that."""

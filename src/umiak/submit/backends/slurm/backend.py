@@ -1,8 +1,8 @@
 """The backend `slurm`. An adapter.
 
-A run is a directory on a file system that the submitting machine and all nodes see, and a job of Slurm with the run's id for a name.
-Nothing of it is kept on this machine, so any login node of the cluster can ask. With `submit_host` the submitting machine is another
-one, and everything that is done there is asked over ssh.
+A run is a directory on a file system that the submitting machine and all nodes see, and a job of Slurm with the run's
+id for a name. Nothing of it is kept on this machine, so any login node of the cluster can ask. With `submit_host` the
+submitting machine is another one, and everything that is done there is asked over ssh.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class SlurmBackend(Reviving, OfflineCheck, FilesSent):
         self._slurm: SlurmCommands
         if said.submit_host:
             from umiak.submit.backends.shared.remote import RemoteHosts, RemoteStore
-            from umiak.submit.backends.slurm.remote_commands import RemoteSlurmCommands
+            from umiak.submit.backends.slurm.commands import RemoteSlurmCommands
 
             python = said.submit_python or said.python
             trusted = said.trusted_directories
@@ -87,32 +87,26 @@ class SlurmBackend(Reviving, OfflineCheck, FilesSent):
             self._store = RemoteStore(self._hosts, place)
             self._slurm = RemoteSlurmCommands(place, self._store, said.commands)
             return
-        home = context.environ.get("HOME") or os.path.expanduser("~")
-        root = f"{home}{said.directory[1:]}" if said.directory.split("/")[0] == "~" else said.directory
-        path = os.path.normpath(os.path.join(context.directory, root))
-        self._store = SharedStore(path, place, said.trusted_directories)
+        self._store = SharedStore.of(said.directory, context, place, said.trusted_directories)
         self._slurm = SlurmCommands(place, context.environ, said.commands)
 
     # ---- submitting
 
     def check(self, job: Job) -> list[Problem]:
         """What can be known without asking Slurm: it refuses the rest itself."""
-        found = self.check_offline(job)
+        wrong = self.check_offline(job)
         unusable = self._store.problems()
         if unusable and self._hosts:
-            return [*found, *unusable]  # nothing else can be asked there
-        return [*found, *(self._slurm.no_command(each) for each in self._slurm.missing(NEEDED)), *unusable]
+            return [*wrong, *unusable]  # nothing else can be asked there
+        return [*wrong, *(self._slurm.no_command(each) for each in self._slurm.missing(NEEDED)), *unusable]
 
     def check_offline(self, job: Job) -> list[Problem]:
         """What is wrong with the job, without a look at the submit host."""
-        found = problems.elastic_roles(job, self._place)
-        directory = os.path.join(self._context.directory, job.files.root if job.files else ".")
-        found += problems.missing(
-            each for each in problems.scripts(job) if not os.path.exists(os.path.join(directory, each))
-        )
-        return found or self.file_problems(job)
+        wrong = problems.elastic_roles(job, self._place)
+        wrong += problems.missing(job, self._context.directory, os.path.exists)
+        return wrong or self.file_problems(job)
 
-    def missing_here(self, job: Job) -> list[Problem]:  # noqa: ARG002 - of the protocol
+    def missing_here(self, _: Job, /) -> list[Problem]:
         """Slurm's commands and its directory, or what reaching the submit host needs."""
         if self._hosts:
             return self._hosts.missing()
@@ -152,14 +146,14 @@ class SlurmBackend(Reviving, OfflineCheck, FilesSent):
         work = own_directory.if_own(directory) if not job.files else ""
         scripts = script.scripts(job, run, self._settings, work)
         words = ("sbatch", "--parsable", run.file(layout.JOB))
-        made = layout.bundle_of(job, run, info, scripts, words)
+        bundle = layout.bundle_of(job, run, info, scripts, words)
         if not self._hosts:
-            return made
+            return bundle
         host = self._settings.submit_host
-        told = (
+        remark = (
             f"over ssh to {host}: all files, secrets through standard input; launcher and files only if it lacks them"
         )
-        return replace(made, requests=(told, *made.requests), commands=(("ssh", host, *words),))
+        return replace(bundle, requests=(remark, *bundle.requests), commands=(("ssh", host, *words),))
 
     def submit(self, submission: Submission) -> Handle:
         """Write everything and submit it, unless Slurm has a job for this run."""
@@ -260,13 +254,12 @@ class SlurmBackend(Reviving, OfflineCheck, FilesSent):
                     self._slurm.cancel(job_id)
                 due = next(steps, None)
             elif waited_s >= grace_s + KILLED_S + ENDED_S:
-                problem = Problem(
-                    code="UM-SUBMIT-147",
-                    what=f"the run does not end: {handle}",
+                raise UmiakError.refused(
+                    "UM-SUBMIT-147",
+                    f"the run does not end: {handle}",
                     why=f"Slurm says that job {job_id} is {status.said}",
                     hint=f"`scontrol show job {job_id}` tells more; a node that does not answer keeps a job from ending",
                 )
-                raise UmiakError(problem, exit_status=Exit.REFUSED)
             time.sleep(LOOK_S)
         self._store.forget_secrets(run)
 
@@ -280,13 +273,18 @@ class SlurmBackend(Reviving, OfflineCheck, FilesSent):
         """The nodes that Slurm has given to the job; each is reached by a step of it."""
         from umiak.platforms.slurm import expand
         from umiak.submit.backend import JobNode
-        from umiak.submit.backends.slurm import step
+        from umiak.submit.backends.slurm import script
         from umiak.submit.reach.nodes import check_running
 
         run = self._known(handle)
         check_running(handle, self._status(run))
         return [
-            JobNode(run_id=run.run_id, name=host, address=host, command=step.words(each.id, host, self._settings, run))
+            JobNode(
+                run_id=run.run_id,
+                name=host,
+                address=host,
+                command=script.step_words(each.id, host, self._settings, run),
+            )
             for each in self._slurm.jobs(self._job_id(run, ask=True))
             for host in expand(each.nodes)
             if is_host(host)
@@ -295,7 +293,7 @@ class SlurmBackend(Reviving, OfflineCheck, FilesSent):
     def files(self, handle: Handle) -> Sequence[RunFileRoots]:
         """The run's directory, which this machine sees, or the submit host."""
         from umiak.submit.backend import JobNode
-        from umiak.submit.backends.shared import roots
+        from umiak.submit.backends.shared import layout
 
         run = self._known(handle)
         node = JobNode(run_id=run.run_id, name=self._settings.submit_host or self._place)
@@ -303,14 +301,14 @@ class SlurmBackend(Reviving, OfflineCheck, FilesSent):
             names = [each.name for each in self._status(run).nodes]
         except UmiakError:
             names = []  # Slurm does not answer: its files are here all the same
-        return [roots.roots_of(run, self._store.info(run), node, names)]
+        return [layout.roots_of(run, self._store.info(run), node, names)]
 
     def open(self, node: JobNode) -> NodeChannel:
         """A step on a node of the job; where no node is meant, on this machine or the submit host."""
-        from umiak.submit.backends.slurm import step
+        from umiak.submit.backends.slurm import script
         from umiak.submit.reach import channels
 
-        environ = step.environment(self._slurm.environ())
+        environ = script.step_environment(self._slurm.environ())
         if self._hosts:
             from umiak.submit.backends.ssh.channel import open_session
 
@@ -349,8 +347,8 @@ class SlurmBackend(Reviving, OfflineCheck, FilesSent):
     def _job_id(self, run: SharedRun, *, ask: bool = False) -> str:
         """The job that the run belongs to; empty: none. ``ask``: Slurm may know one that could not be written down."""
         claimed = self._store.claimed(run)
-        found = self._slurm.named(run.run_id) if ask and not claimed else []
-        return self._store.claim(run, found[0]) if found else claimed
+        jobs = self._slurm.named(run.run_id) if ask and not claimed else []
+        return self._store.claim(run, jobs[0]) if jobs else claimed
 
     def _known(self, handle: Handle) -> SharedRun:
         """The run of a handle, which may name Slurm's number of the job: ``slurm://hpc/4242``."""

@@ -1,4 +1,4 @@
-"""Runs Slurm's commands and reads their answers. An adapter.
+"""Runs Slurm's commands, here or on a login node over ssh, and reads their answers. An adapter.
 
 slurm = SlurmCommands("hpc", environ)
 slurm.submit("job.sh", env), slurm.named("ctr-3f2a9c"), slurm.jobs("4242"), slurm.signal("4242", "TERM")
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import subprocess
     from collections.abc import Mapping, Sequence
 
+    from umiak.submit.backends.shared.remote import RemoteStore
     from umiak.submit.backends.slurm.state import SlurmJob
 
 ANSWER_S = 100.0
@@ -74,8 +75,7 @@ class SlurmCommands:
         if any(each in said for each in NOTHING_SENT):
             raise self._silent(said)
         hint = f"`sbatch --test-only {path}` asks again; `sinfo` and `sacctmgr show assoc` list what you may use"
-        problem = Problem(code="UM-SUBMIT-144", what=f"place {self._place}: Slurm refused the job", why=said, hint=hint)
-        raise UmiakError(problem, exit_status=Exit.REFUSED)
+        raise UmiakError.refused("UM-SUBMIT-144", f"place {self._place}: Slurm refused the job", why=said, hint=hint)
 
     def named(self, name: str) -> list[str]:
         """The ids of jobs with this name that Slurm knows: those in its memory, then those in its accounting."""
@@ -138,13 +138,12 @@ class SlurmCommands:
         )
 
     def _silent(self, why: str) -> UmiakError:
-        problem = Problem(
-            code="UM-SUBMIT-145",
-            what=f"place {self._place}: Slurm does not answer",
+        return UmiakError.refused(
+            "UM-SUBMIT-145",
+            f"place {self._place}: Slurm does not answer",
             why=why,
             hint="`scontrol ping` tells whether its controller is up; jobs that run go on without it",
         )
-        return UmiakError(problem, exit_status=Exit.REFUSED)
 
 
 def asking_environment(environ: Mapping[str, str]) -> dict[str, str]:
@@ -168,3 +167,49 @@ def no_command(place: str, name: str, host: str = "") -> Problem:
 def _message(done: subprocess.CompletedProcess[str]) -> str:
     lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
     return one_line("; ".join(lines[-3:]), 500)
+
+
+SUBMITS = "sbatch"
+
+
+class RemoteSlurmCommands(SlurmCommands):
+    """Slurm, as the submit host of a place reaches it."""
+
+    def __init__(self, place: str, store: RemoteStore, directory: str = "") -> None:
+        super().__init__(place, {}, directory)
+        self._store = store
+        self._directory = directory
+        self._there: Mapping[str, str] | None = None
+
+    def environ(self) -> Mapping[str, str]:
+        if self._there is None:
+            self._there = self._store.asked("environment")["environment"]
+        return self._there
+
+    def missing(self, names: Sequence[str]) -> list[str]:
+        return list(self._store.asked("find", names=list(names), path=self._directory)["missing"])
+
+    def no_command(self, name: str) -> Problem:
+        return no_command(self._place, name, self._store.label)
+
+    def _run(self, words: Sequence[str], env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+        import subprocess
+
+        from umiak.submit.backends.ssh.connections import HostFailure
+
+        answer = self._store.tried(
+            "execute",
+            words=list(words),
+            path=self._directory,
+            env=dict(asking_environment(self.environ()) if env is None else env),
+            limit_s=ANSWER_S,
+        )
+        if isinstance(answer, HostFailure):
+            if words[0] == SUBMITS and answer.is_sent:
+                raise AnswerLost(self._place, f"{answer.problem.what}: {answer.problem.why}")
+            raise UmiakError(answer.problem, exit_status=Exit.REFUSED)
+        if answer["code"] is None and answer["err"]:
+            raise UmiakError(self.no_command(words[0]), exit_status=Exit.REFUSED)
+        if answer["code"] is None:
+            raise subprocess.TimeoutExpired(list(words), ANSWER_S)
+        return subprocess.CompletedProcess(list(words), answer["code"], answer["out"], answer["err"])

@@ -1,8 +1,8 @@
 """The sbatch script of a job, and what Slurm starts on every node. A decider.
 
-Roles become the components of a heterogeneous job, which one srun starts as one step, so that all nodes are one cluster for
-`umiak.platforms`. srun itself answers SIGTERM by killing, so nothing is sent to it: Slurm signals the steps, before the time limit
-(``--signal`` without ``B:``) and when the run is cancelled.
+Roles become the components of a heterogeneous job, which one srun starts as one step, so that all nodes are one cluster
+for `umiak.platforms`. srun itself answers SIGTERM by killing, so nothing is sent to it: Slurm signals the steps, before
+the time limit (``--signal`` without ``B:``) and when the run is cancelled.
 """
 
 from __future__ import annotations
@@ -55,8 +55,9 @@ def times(job: Job, settings: SlurmSettings) -> tuple[int | None, int]:
 def sbatch_environment(
     environ: Mapping[str, str], secrets: tuple[str, ...], settings: SlurmSettings, text: str
 ) -> dict[str, str]:
-    """The environment of sbatch, which Slurm gives to the job. No secret, nothing of a job around this one, and no variable that
-    would override what the script says."""
+    """The environment of sbatch, which Slurm gives to the job.
+    No secret, nothing of a job around this one, and no variable that would override what the script says.
+    """
     said = {line.split()[1].partition("=")[0] for line in text.splitlines() if line.startswith("#SBATCH --")}
     overriding = {"SBATCH_" + name.removeprefix("--").replace("-", "_").upper() for name in said}
     overriding |= {"SBATCH_TIMELIMIT" if "--time" in said else "", "SBATCH_ARRAY_INX", "SBATCH_EXPORT", "SBATCH_WAIT"}
@@ -67,7 +68,7 @@ def sbatch_environment(
             return True
         if name in secrets or name in overriding or name.startswith(("UMIAK_", "SLURM_", "SRUN_")):
             return False
-        return settings.exports_all or name in _USUAL or name.startswith("SBATCH_")
+        return settings.export == "all" or name in _USUAL or name.startswith("SBATCH_")
 
     return {name: text for name, text in environ.items() if is_kept(name)}
 
@@ -162,8 +163,9 @@ def _srun(job: Job) -> str:
 
 
 def _node(job: Job, run: SharedRun, settings: SlurmSettings) -> str:
-    start = layout.node_start(settings.python, run, '"$run/$1.json"', '--log_dir "$log" --tee none')
-    # A launcher that ends well says that all of the job is done. Slurm signals the shell as well, which must not end before it.
+    start = layout.node_start(settings.python, run, '"$run/$1.json"', '--log_dir "$log"')
+    # A launcher that ends well says that all of the job is done.
+    # Slurm signals the shell as well, which must not end before it.
     whole = f'trap : TERM INT\n{start}\nstatus=$?\n[ "$status" -ne 0 ] || : >"$run/done"\nexit "$status"'
     return f"""\
 #!/bin/sh
@@ -174,3 +176,35 @@ mkdir -p "$log" && exec >>"$log/{layout.LAUNCHER_LOG}" 2>&1 || exit 3
 [ ! -e "$run/{layout.CANCEL}" ] || exit 143
 {whole if job.nodes.is_elastic else f"exec {start}"}
 """
+
+
+SESSION = "umiak.submit.node.session"
+_STEP_KEEPS = ("SLURM_CONF", "SLURM_CLUSTERS")
+
+
+def step_words(job_id: str, host: str, settings: SlurmSettings, run: SharedRun) -> tuple[str, ...]:
+    """srun with the program, which it starts once, on this node of this job or component."""
+    program: tuple[str, ...] = (settings.python, run.file(layout.LAUNCHER), "-m", SESSION, run.path)
+    if settings.setup:  # lines of the place, as job.sh has them; what a person types comes later, as frames
+        program = ("/bin/bash", "-c", "\n".join([*settings.setup, 'exec "$@"']), "bash", *program)
+    return (
+        "srun",
+        f"--jobid={job_id}",
+        "--overlap",
+        "--nodes=1",
+        "--ntasks=1",
+        f"--nodelist={host}",
+        "--mpi=none",
+        "--unbuffered",
+        "--quiet",
+        *program,
+    )
+
+
+def step_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """Of srun: nothing of a job around this one, and no variable that would change its options."""
+    return {
+        name: text
+        for name, text in environ.items()
+        if name in _STEP_KEEPS or not name.startswith(("SLURM_", "SRUN_", "SBATCH_", "UMIAK_"))
+    }

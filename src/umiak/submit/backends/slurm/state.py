@@ -1,7 +1,7 @@
 """How a run is, from what Slurm says about its job and from what the run itself wrote. A decider.
 
-Slurm forgets an ended job after some minutes (MinJobAge), and accounting, which remembers it, is not everywhere. What job.sh wrote
-as its last counts then.
+Slurm forgets an ended job after some minutes (MinJobAge), and accounting, which remembers it, is not everywhere.
+What job.sh wrote as its last counts then.
 """
 
 from __future__ import annotations
@@ -165,7 +165,9 @@ def _why(info: RunInfo, job: SlurmJob, exit_code: int | None) -> str:
 
 
 def _nodes(info: RunInfo, facts: SlurmFacts, state: State) -> tuple[NodeStatus, ...]:
-    """The nodes of each role, as far as Slurm has chosen them. Those of a job that waits to be started again are no longer its own."""
+    """The nodes of each role, as far as Slurm has chosen them.
+    Those of a job that waits to be started again are no longer its own.
+    """
     if state is State.QUEUED:
         return ()
     from umiak.platforms.slurm import expand  # a dry run never needs it

@@ -1,8 +1,8 @@
 """The backend `ssh`: a list of hosts. An adapter.
 
-A submission goes in three exchanges with all hosts: each is looked at, and says what it lacks; each gets what it lacks and the job, makes
-everything ready and holds it; all start. So a host that is down or full keeps the whole job from starting, and is named, and no
-launcher that runs already keeps a busy host from starting the others.
+A submission goes in three exchanges with all hosts: each is looked at, and says what it lacks; each gets what it lacks
+and the job, makes everything ready and holds it; all start. So a host that is down or full keeps the whole job from
+starting, and is named, and no launcher that runs already keeps a busy host from starting the others.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from umiak.core.status import JobStatus
     from umiak.submit.backend import LogLine, LogsWanted, PlaceCheck, Submission, SubmitContext
     from umiak.submit.backends.ssh.connections import Connections
-    from umiak.submit.backends.ssh.joined import HostSaid
+    from umiak.submit.backends.ssh.joined import HostOutput
     from umiak.submit.backends.ssh.settings import SshHost, SshSettings
     from umiak.submit.payload.file_manifest import FoundFiles
     from umiak.submit.places import NamedPlace
@@ -43,7 +43,9 @@ def make(place: NamedPlace, context: SubmitContext) -> SshBackend:
 
 
 def read_settings(place: NamedPlace, context: SubmitContext) -> SshSettings:
-    """The settings of a place, with the hosts that the person's ssh config knows. UmiakError with everything that is wrong."""
+    """The settings of a place, with the hosts that the person's ssh config knows.
+    UmiakError with everything that is wrong.
+    """
     from umiak.schema.findings import Findings
 
     said = place.settings.get("config")
@@ -57,13 +59,11 @@ def read_settings(place: NamedPlace, context: SubmitContext) -> SshSettings:
         config = "" if path is None else config
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else str(error)
-        problem = Problem(code="UM-SUBMIT-100", what=f"the ssh config can't be read: {config}", why=why)
-        raise UmiakError(problem) from None
+        raise UmiakError.of("UM-SUBMIT-100", f"the ssh config can't be read: {config}", why=why) from None
     findings = Findings()
     found = settings.read(place.settings, place.name, findings, text, config=config)
-    if findings.problems:
-        raise UmiakError(*findings.problems)
-    for named in (found.key, found.known_hosts):
+    UmiakError.raise_any(findings.problems)
+    for named in (found.access.key, found.access.known_hosts):
         if named:
             trusted_files.check(os.path.expanduser(named), context.environ)
     return found
@@ -109,11 +109,11 @@ class SshBackend(OfflineCheck, FilesSent, SshNodes):
         """Without asking a host."""
         return [*checks.of_job(job, self.settings), *self.file_problems(job)]
 
-    def missing_here(self, job: Job) -> list[Problem]:  # noqa: ARG002 - of the protocol
+    def missing_here(self, _: Job, /) -> list[Problem]:
         """Variables of passwords, and the package that talks to hosts."""
-        from umiak.submit.backends.ssh import package
+        from umiak.submit.backends.ssh import keys
 
-        return [*self.missing_variables(), *package.missing()]
+        return [*self.missing_variables(), *keys.missing_package()]
 
     def files_sent(self, job: Job) -> FoundFiles | None:
         return _files(job, self._context.directory)
@@ -143,7 +143,9 @@ class SshBackend(OfflineCheck, FilesSent, SshNodes):
         needed: int = checks.LEAST_FREE_BYTES,
         more: Callable[[SshHost], Mapping[str, object]] = lambda _: {},
     ) -> list[tuple[SshHost, list[Problem], checks.HostFacts | None]]:
-        """For each host what is wrong, and what it said; all are asked at once. ``more``: what else is asked of a host."""
+        """For each host what is wrong, and what it said; all are asked at once.
+        ``more``: what else is asked of a host.
+        """
         from umiak.submit.backends.ssh.connections import HostFailure
 
         wanted = "" if framework is FrameworkName.NONE else framework.value
@@ -178,18 +180,9 @@ class SshBackend(OfflineCheck, FilesSent, SshNodes):
 
     def missing_variables(self) -> list[Problem]:
         """Of passwords and passphrases."""
-        return [
-            Problem(
-                code="UM-SUBMIT-114",
-                what=f"place {self._place}: {key} names a variable that is not set: {name}",
-                hint=f"export {name}",
-            )
-            for key, name in (
-                ("password_from", self.settings.password_from),
-                ("passphrase_from", self.settings.passphrase_from),
-            )
-            if name and not self._context.environ.get(name)
-        ]
+        from umiak.submit.backends.ssh import keys
+
+        return keys.unset_variables(self.settings.access, self._context.environ, f"place {self._place}: ")
 
     def render(self, job: Job, run_id: str) -> Bundle:
         """The plans of all hosts."""
@@ -218,7 +211,9 @@ class SshBackend(OfflineCheck, FilesSent, SshNodes):
         )
 
     def submit(self, submission: Submission) -> Handle:
-        """Make all hosts ready, then start everywhere at once. What was started with this run id before is left alone."""
+        """Make all hosts ready, then start everywhere at once.
+        What was started with this run id before is left alone.
+        """
         from umiak.contracts.start import TOKEN
         from umiak.submit.backends.ssh.starting import JobStart
 
@@ -249,7 +244,9 @@ class SshBackend(OfflineCheck, FilesSent, SshNodes):
         return Handle(backend=NAME, place=self._place, id=run_id)
 
     def _facts(self, submission: Submission, found: FoundFiles | None) -> dict[SshHost, checks.HostFacts]:
-        """What the hosts of a job said when it was checked, in the order of the list; they are asked now if it was not."""
+        """What the hosts of a job said when it was checked, in the order of the list;
+        they are asked now if it was not.
+        """
         from umiak.submit.backend import AnswerLost
 
         job = submission.job
@@ -275,7 +272,7 @@ class SshBackend(OfflineCheck, FilesSent, SshNodes):
 
         return joined.status_of(self.said(handle))
 
-    def said(self, handle: Handle) -> list[HostSaid]:
+    def said(self, handle: Handle) -> list[HostOutput]:
         """What each host of a run says. The first host of the place is in every run, and knows the others."""
         hosts = self.settings.hosts
         first = self._ask_status(hosts[:1], handle)
@@ -284,37 +281,36 @@ class SshBackend(OfflineCheck, FilesSent, SshNodes):
         answers = [*first, *(self._ask_status(rest, handle) if rest else [])]
         machines = next((machines for _, machines in answers if machines), [])
         if not machines and not any(said.unreachable for said, _ in answers):
-            problem = Problem(
-                code="UM-SUBMIT-012",
-                what=f"unknown run: {handle}",
+            raise UmiakError.of(
+                "UM-SUBMIT-012",
+                f"unknown run: {handle}",
                 why=f"no host of {self._place} has it",
                 hint="`umiak list` prints your runs; was it removed by `umiak hosts clean`?",
             )
-            raise UmiakError(problem)
         known = [said for said, _ in answers if not machines or said.label in machines]
         return [each for each in known if machines or each.unreachable]
 
-    def _ask_status(self, hosts: Sequence[SshHost], handle: Handle) -> list[tuple[HostSaid, list[str]]]:
+    def _ask_status(self, hosts: Sequence[SshHost], handle: Handle) -> list[tuple[HostOutput, list[str]]]:
         from umiak.core.decode import decode
         from umiak.core.status import JobStatus
         from umiak.submit.backends.ssh.connections import HostFailure
-        from umiak.submit.backends.ssh.joined import HostSaid
+        from umiak.submit.backends.ssh.joined import HostOutput
 
         answers = self.connections.ask(
             hosts, lambda host: {"do": "status", "run": handle.id, "host": host.directory_name}
         )
-        found: list[tuple[HostSaid, list[str]]] = []
+        found: list[tuple[HostOutput, list[str]]] = []
         for host, answer in zip(hosts, answers, strict=True):
             if isinstance(answer, HostFailure):
                 why = answer.problem.what.partition(": ")[2]
                 why = f"{why}: {answer.problem.why}" if answer.problem.why else why
                 since = self._unreachable_since.setdefault(host.label, time.monotonic())
                 is_long = time.monotonic() - since >= self.settings.lost_after_s
-                found.append((HostSaid(label=host.label, unreachable=why, is_unreachable_long=is_long), []))
+                found.append((HostOutput(label=host.label, unreachable=why, is_unreachable_long=is_long), []))
                 continue
             self._unreachable_since.pop(host.label, None)
             status = decode(JobStatus, answer["status"]) if answer["status"] else None
-            said = HostSaid(label=host.label, status=status, is_elastic=bool(answer["is_elastic"]))
+            said = HostOutput(label=host.label, status=status, is_elastic=bool(answer["is_elastic"]))
             found.append((said, answer["machines"]))
         return found
 
@@ -325,13 +321,12 @@ class SshBackend(OfflineCheck, FilesSent, SshNodes):
         asked = self.said(handle)
         if not wanted.follow and all(each.unreachable for each in asked):
             why = "; ".join(f"{each.label}: {each.unreachable}" for each in asked[:NAMED])
-            problem = Problem(
-                code="UM-SUBMIT-361",
-                what=f"no host of {self._place} that has lines of the run can be reached",
+            raise UmiakError.refused(
+                "UM-SUBMIT-361",
+                f"no host of {self._place} that has lines of the run can be reached",
                 why=why,
                 hint="are the hosts on, and is the network the right one? `umiak hosts check` asks each of them",
             )
-            raise UmiakError(problem, exit_status=Exit.REFUSED)
         labels = {each.label for each in asked}
         follower = Follower(self.connections, handle.id, wanted, lost_after_s=self.settings.lost_after_s)
         yield from follower.lines([each for each in self.settings.hosts if each.label in labels])
@@ -370,8 +365,7 @@ def _file_set(job: Job) -> FileSet | None:
     """What is sent: the job's files, or at least the scripts that its commands name."""
     if job.files:
         return job.files
-    words = [job.command_of(role)[:1] for role in job.roles]
-    scripts = sorted({word for each in words for word in each if word.endswith(".py") and not os.path.isabs(word)})
+    scripts = sorted(each for each in job.scripts if not os.path.isabs(each))
     return FileSet(root=".", include=tuple(scripts)) if scripts else None
 
 

@@ -1,14 +1,16 @@
-"""The first words of Python on a host: they see to it that the launcher's file is there and is the one that was built here, and go on in it.
-An adapter.
+"""The first words of Python on a host: they see to it that the launcher's file is there
+and is the one that was built here, and go on in it. An adapter.
 
-Any Python reads them, an old one to say that it is too old. They come as an argument of ``python -c``, in letters that no shell
-changes. Nothing secret is among them; all that is sent later comes through standard input: a line about the launcher, a line with the
-first question, which may be empty, and the launcher's file if the answer asks for it. So where the launcher is there already, its agent starts and
-answers without anybody waiting in between. `json` is not imported, as in the agent.
+Any Python reads them, an old one to say that it is too old. They come as an argument of ``python -c``, in letters that
+no shell changes. Nothing secret is among them; all that is sent later comes through standard input: a line about the
+launcher, a line with the first question, which may be empty, and the launcher's file if the answer asks for it. So
+where the launcher is there already, its agent starts and answers without anybody waiting in between. `json` is not
+imported, as in the agent.
 
-Nothing that lies on the host is run or imported before it is known that nobody but the user and root can change it, from the root
-directory down, and that the launcher has the hash that came with the question. Most ways are plainly the user's own, which a few lines see;
-for the others the whole rule, `umiak.adapters.ownership`, comes with these words, and is compiled only then.
+Nothing that lies on the host is run or imported before it is known that nobody but the user and root can change it,
+from the root directory down, and that the launcher has the hash that came with the question. Most ways are plainly the
+user's own, which a few lines see; for the others the whole rule, `umiak.adapters.ownership`, comes with these words,
+and is compiled only then.
 """
 
 from __future__ import annotations
@@ -115,8 +117,9 @@ sys.exit(agent.main(d, p, i, o, q, w))
 
 
 def command(python: str) -> str:
-    """For the shell of a host. Without site-packages, which take time to look through and are not needed, and without what lies in the
-    directory where the shell begins."""
+    """For the shell of a host. Without site-packages, which take time to look through and are not needed,
+    and without what lies in the directory where the shell begins.
+    """
     import shlex
 
     # A leading ~/ is the shell's to expand.
@@ -127,7 +130,9 @@ def command(python: str) -> str:
 
 
 def first_line(sha256: str, size_bytes: int, directory: str, trusted: tuple[str, ...] = ()) -> str:
-    """The line about the launcher. ``trusted``: directories at and below which everything is taken for the user's own."""
+    """The line about the launcher.
+    ``trusted``: directories at and below which everything is taken for the user's own.
+    """
     return "\0".join((sha256, str(size_bytes), directory, *trusted))
 
 

@@ -1,4 +1,5 @@
-"""The standard input and output of a program on a host, for code that waits: over the connection that is there already. An adapter, with asyncssh.
+"""The standard input and output of a program on a host, for code that waits: over the connection that is there already.
+An adapter, with asyncssh.
 
     channel = open_session(connections, host, {"do": "session", "run": "ctr-3f2a9c", "host": "node0"})
     channel.write(b"..."), channel.read(), channel.close()
@@ -13,9 +14,7 @@ from umiak.submit.backends.ssh.connections import HostFailure, broken
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Any
-
+    from umiak.core.json_types import JsonMapping
     from umiak.submit.backends.ssh.connections import AgentLink, Connections
     from umiak.submit.backends.ssh.settings import SshHost
 
@@ -57,8 +56,10 @@ class SshChannel:
         return self._connections.run(self._link.last_words())
 
 
-def open_session(connections: Connections, host: SshHost, question: Mapping[str, Any]) -> SshChannel:
-    """An agent of its own that has answered this question and is the program now. UmiakError if the host can't be reached or refuses."""
+def open_session(connections: Connections, host: SshHost, question: JsonMapping) -> SshChannel:
+    """An agent of its own that has answered this question and is the program now.
+    UmiakError if the host can't be reached or refuses.
+    """
 
     async def begin(host: SshHost) -> AgentLink:
         link = await connections.fresh_agent(host)

@@ -6,15 +6,13 @@ problems(job, host, HostFacts(free_bytes=0, ...), Needs(bytes=1 << 20))
 from __future__ import annotations
 
 from umiak.core.job import FrameworkName
-from umiak.core.problem import Problem
+from umiak.core.problem import Problem, free_space
 from umiak.core.value import value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Any
-
     from umiak.core.job import Job
+    from umiak.core.json_types import JsonMapping
     from umiak.submit.backends.ssh.settings import SshHost, SshSettings
 
 LEAST_FREE_BYTES = 8 << 20
@@ -49,24 +47,30 @@ class HostFacts:
     """Accelerators that a launcher finds there, if that was asked."""
 
 
-def facts_of(answer: Mapping[str, Any], asked_s: float, unsure_s: float) -> HostFacts:
+def facts_of(answer: JsonMapping, asked_s: float, unsure_s: float) -> HostFacts:
     """From an agent's answer."""
     return HostFacts(**answer, asked_s=asked_s, unsure_s=unsure_s)
+
+
+def disk_full(host: SshHost, path: str, why: str) -> Problem:
+    """A disk of a host."""
+    return Problem(
+        code="UM-SUBMIT-107",
+        what=f"{host.label}: disk full: {path}",
+        why=why,
+        hint=free_space(
+            "name a directory on another disk: `directory`; `umiak hosts clean` removes old files of umiak",
+            f"ssh {host.host} df -h",
+        ),
+    )
 
 
 def of_host(host: SshHost, facts: HostFacts, framework: FrameworkName, needed_bytes: int) -> list[Problem]:
     """Everything that is wrong with one host."""
     found = []
     if facts.free_bytes < needed_bytes or facts.free_files == 0:
-        what = f"{facts.free_bytes / MIB:.0f} MiB left, {needed_bytes / MIB:.0f} MiB needed"
-        found.append(
-            Problem(
-                code="UM-SUBMIT-107",
-                what=f"{host.label}: disk full: {facts.directory}",
-                why=what if facts.free_files != 0 else "no inodes are left",
-                hint=f"free some space: `umiak hosts clean`, or `ssh {host.host} df -h`; `directory` names another disk",
-            )
-        )
+        why = f"{facts.free_bytes / MIB:.0f} MiB left, {needed_bytes / MIB:.0f} MiB needed"
+        found.append(disk_full(host, facts.directory, why if facts.free_files != 0 else "no inodes are left"))
     elif facts.unwritable:
         found.append(
             Problem(

@@ -3,8 +3,9 @@
     with Connections(settings, environ, launcher) as all_hosts:
         answers = all_hosts.ask(hosts, lambda host: {"do": "status", "run": "ctr-3f2a9c", "host": host.directory_name})
 
-One thread runs asyncssh; callers wait. Each host has one connection, which is kept, and one agent for questions; logs are followed
-through an agent of their own. What goes wrong with a host is a `HostFailure`, and never hides the answers of the others.
+One thread runs asyncssh; callers wait. Each host has one connection, which is kept, and one agent for questions; logs
+are followed through an agent of their own. What goes wrong with a host is a `HostFailure`, and never hides the answers
+of the others.
 """
 
 from __future__ import annotations
@@ -18,9 +19,10 @@ import tempfile
 import threading
 
 from umiak.adapters import trusted_files
-from umiak.core.problem import Exit, Problem, UmiakError
+from umiak.core.problem import DISK_FULL, Exit, Problem, UmiakError
 from umiak.core.shown import one_line
-from umiak.submit.backends.ssh import bootstrap, keys, package, settings
+from umiak.submit.backends.ssh import bootstrap, keys, settings
+from umiak.submit.backends.ssh.checks import disk_full
 from umiak.submit.backends.ssh.early_sockets import EarlySockets
 from umiak.submit.node import own_directory
 
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 
     import asyncssh
 
+    from umiak.core.json_types import JsonMapping, JsonObject
     from umiak.submit.backends.ssh.settings import SshHost, SshSettings
     from umiak.submit.payload.launcher_file import LauncherFile
 
@@ -65,12 +68,10 @@ class AgentLink:
         self.host = host
         self._process = process
         self._lock = asyncio.Lock()
-        self.first_answer: dict[str, Any] | None = None
+        self.first_answer: JsonObject | None = None
         """To the question with which it began."""
 
-    async def ask(
-        self, question: Mapping[str, Any], payload: bytes | None = None, *, timeout_s: float = ANSWER_S
-    ) -> Any:
+    async def ask(self, question: JsonMapping, payload: bytes | None = None, *, timeout_s: float = ANSWER_S) -> Any:
         """An answer; `HostFailure` if the host refused or is gone."""
         async with self._lock:
             try:
@@ -82,17 +83,17 @@ class AgentLink:
             raise refused(self.host, answer)
         return answer
 
-    async def send(self, question: Mapping[str, Any], payload: bytes | None = None) -> None:
+    async def send(self, question: JsonMapping, payload: bytes | None = None) -> None:
         self._process.stdin.write(json.dumps(question).encode() + b"\n")
         for start in range(0, len(payload or b""), BLOCK):
             self._process.stdin.write((payload or b"")[start : start + BLOCK])
             await self._process.stdin.drain()
 
-    async def answer(self) -> dict[str, Any]:
+    async def answer(self) -> JsonObject:
         line = await self._process.stdout.readline()
         if not line.endswith(b"\n"):
             raise ConnectionResetError(await self.last_words())
-        told: dict[str, Any] = json.loads(line)
+        told: JsonObject = json.loads(line)
         return told
 
     async def begin(
@@ -100,7 +101,7 @@ class AgentLink:
         place: SshSettings,
         launcher: LauncherFile,
         read: Callable[[], bytes],
-        question: Mapping[str, Any] | None = None,
+        question: JsonMapping | None = None,
     ) -> None:
         """Bring the launcher to the host if it is not there, and wait for the answer to a first question."""
         first = json.dumps(question) if question is not None else ""
@@ -179,11 +180,11 @@ class Connections:
         self._agents: dict[str, asyncio.Task[AgentLink]] = {}
         self._gate = asyncio.Semaphore(said.parallel)
         self._early = EarlySockets(self._loop)
-        self._options: Any = None
+        self._options: dict[str, object] | None = None
         self._config_text = ""
         self._scratch: tempfile.TemporaryDirectory[str] | None = None
         """For the parts of the ssh config."""
-        self._known_hosts: dict[str, Any] = {}
+        self._known_hosts: dict[str, asyncssh.SSHKnownHosts] = {}
         """By path: each file is read once."""
 
     def __enter__(self) -> Connections:
@@ -223,13 +224,13 @@ class Connections:
         return self.run(self._each(hosts, work))
 
     def ask(
-        self, hosts: Sequence[SshHost], question: Callable[[SshHost], Mapping[str, Any]], *, timeout_s: float = ANSWER_S
+        self, hosts: Sequence[SshHost], question: Callable[[SshHost], JsonMapping], *, timeout_s: float = ANSWER_S
     ) -> list[Any]:
         """The answer of each host's agent, or a `HostFailure`."""
 
         return self.each(hosts, lambda host: self.asked(host, question(host), timeout_s=timeout_s))
 
-    async def asked(self, host: SshHost, question: Mapping[str, Any], *, timeout_s: float = ANSWER_S) -> Any:
+    async def asked(self, host: SshHost, question: JsonMapping, *, timeout_s: float = ANSWER_S) -> Any:
         """The answer of a host's agent. If there is no agent yet, it begins with this question."""
         if host.label in self._agents:
             return await (await self.agent(host)).ask(question, timeout_s=timeout_s)
@@ -258,9 +259,11 @@ class Connections:
         return await _shared(self._agents, host.label, lambda: self.fresh_agent(host))
 
     async def fresh_agent(
-        self, host: SshHost, question: Mapping[str, Any] | None = None, timeout_s: float = ANSWER_S
+        self, host: SshHost, question: JsonMapping | None = None, timeout_s: float = ANSWER_S
     ) -> AgentLink:
-        """Another agent on the same connection, for something that takes long; with a question it has an answer when it is there."""
+        """Another agent on the same connection, for something that takes long;
+        with a question it has an answer when it is there.
+        """
         connection = await self.connection(host)
         assert self._launcher is not None
         try:
@@ -291,8 +294,8 @@ class Connections:
 
     def _prepare(self, hosts: Sequence[SshHost] = ()) -> None:
         if self._options is None:
-            if self._settings.config:
-                with open(self._settings.config, encoding="utf-8") as file:
+            if self._settings.access.config:
+                with open(self._settings.access.config, encoding="utf-8") as file:
                     self._config_text = file.read()
             soon = hosts[: self._settings.parallel]
             ways = {host.label: settings.tcp_address(host, self._config_text) for host in soon}
@@ -301,9 +304,9 @@ class Connections:
         if self._launcher is None:
             self._launcher = self._find_launcher()
 
-    def _made_options(self) -> dict[str, Any]:
-        asked = self._settings
-        options: dict[str, Any] = {}
+    def _made_options(self) -> dict[str, object]:
+        asked = self._settings.access
+        options: dict[str, object] = {}
         import_asyncssh()
         for variable, option in ((asked.password_from, "password"), (asked.passphrase_from, "passphrase")):
             if variable:
@@ -325,7 +328,7 @@ class Connections:
     async def _connect(self, host: SshHost) -> asyncssh.SSHClientConnection:
         import asyncssh
 
-        options = {**self._options, "config": self._config(host), "known_hosts": self._known(host)}
+        options = {**(self._options or {}), "config": self._config(host), "known_hosts": self._known(host)}
         if host.user:
             options["username"] = host.user
         if host.port is not None:
@@ -344,7 +347,7 @@ class Connections:
             )
 
         try:
-            return await asyncio.wait_for(connected(), self._settings.connect_timeout_s)
+            return await asyncio.wait_for(connected(), self._settings.access.connect_timeout_s)
         except asyncssh.HostKeyNotVerifiable as error:
             raise HostFailure(host, self._host_key(host, str(error))) from None
         except (asyncssh.KeyImportError, asyncssh.KeyEncryptionError) as error:
@@ -352,9 +355,9 @@ class Connections:
         except asyncssh.PermissionDenied as error:
             raise HostFailure(host, self._denied(host, str(error))) from None
         except (OSError, asyncio.TimeoutError, asyncssh.Error) as error:
-            raise unreachable(host, error, self._settings.connect_timeout_s) from None
+            raise unreachable(host, error, self._settings.access.connect_timeout_s) from None
         except ValueError as error:
-            what = f"{host.label}: the ssh config can't be read: {self._settings.config}"
+            what = f"{host.label}: the ssh config can't be read: {self._settings.access.config}"
             raise HostFailure(host, Problem(code="UM-SUBMIT-100", what=what, why=str(error))) from None
 
     def _config(self, host: SshHost) -> list[str]:
@@ -363,13 +366,13 @@ class Connections:
             return []
         own = settings.config_for(host.host, self._config_text)
         if own is None:
-            return [self._settings.config]
+            return [self._settings.access.config]
         path = os.path.join(self._scratch.name, host.directory_name)
         with open(path, "w", encoding="utf-8") as file:
             file.write(own)
         return [path]
 
-    def _known(self, host: SshHost) -> Any:
+    def _known(self, host: SshHost) -> asyncssh.SSHKnownHosts:
         """The host keys that are known. None would mean that none is checked, and never comes from here."""
         import asyncssh
 
@@ -423,7 +426,9 @@ class Connections:
         """The file of host keys, the name of a host in it, and its port if that is not 22."""
         said = settings.config_of(host.host, self._config_text)
         known = (
-            self._settings.known_hosts or said.get("userknownhostsfile", "").partition(" ")[0] or "~/.ssh/known_hosts"
+            self._settings.access.known_hosts
+            or said.get("userknownhostsfile", "").partition(" ")[0]
+            or "~/.ssh/known_hosts"
         )
         text = said.get("port", "")
         port = host.port or (int(text) if text.isdecimal() else 22)
@@ -460,9 +465,9 @@ async def _shared(tasks: dict[str, asyncio.Task[T]], name: str, make: Callable[[
 def import_asyncssh() -> None:
     """Half a second, so only where hosts are talked to."""
     try:
-        import asyncssh  # noqa: F401
+        __import__("asyncssh")
     except ImportError:
-        raise UmiakError(package.problem(), exit_status=Exit.REFUSED) from None
+        raise UmiakError(keys.no_asyncssh(), exit_status=Exit.REFUSED) from None
 
 
 def broken() -> tuple[type[Exception], ...]:
@@ -516,7 +521,7 @@ def lost(host: SshHost, error: Exception) -> HostFailure:
     return HostFailure(host, problem, is_unreachable=True, is_sent=True)
 
 
-def refused(host: SshHost, answer: Mapping[str, Any]) -> HostFailure:
+def refused(host: SshHost, answer: JsonMapping) -> HostFailure:
     """An error that the host reported."""
     import errno
 
@@ -524,13 +529,8 @@ def refused(host: SshHost, answer: Mapping[str, Any]) -> HostFailure:
     if "path" in answer:
         at = one_line(str(answer["path"]), 300)
         problem = own_directory.problem_of(shown, one_line(why, 300), at, f"{host.label}: ")
-    elif answer.get("errno") in (errno.ENOSPC, errno.EDQUOT):
-        problem = Problem(
-            code="UM-SUBMIT-107",
-            what=f"{host.label}: disk full: {shown}",
-            why=why,
-            hint=f"free some space: `umiak hosts clean`, or `ssh {host.host} df -h`; `directory` names another disk",
-        )
+    elif answer.get("errno") in DISK_FULL:
+        problem = disk_full(host, shown, why)
     elif answer.get("errno") in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.ENOENT):
         problem = Problem(
             code="UM-SUBMIT-109",

@@ -4,9 +4,9 @@
     early.open({"node0": ("10.0.0.1", 22)})      returns at once
     await early.take("node0")                    a connected socket, or None
 
-A server starts a process for each connection, which takes it as long as the rest of the login: both sides then work at the same time. Who
-the host is and who logs in is not decided here: asyncssh does that, on this socket as on its own. A host that can't be reached is asked by asyncssh
-again, which says what is wrong.
+A server starts a process for each connection, which takes it as long as the rest of the login: both sides then work at
+the same time. Who the host is and who logs in is not decided here: asyncssh does that, on this socket as on its own. A
+host that can't be reached is asked by asyncssh again, which says what is wrong.
 """
 
 from __future__ import annotations

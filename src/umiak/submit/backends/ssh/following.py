@@ -1,8 +1,9 @@
 """Follows the logs of all hosts at once: every line once, also across lost connections. An adapter.
 
-Each host has an agent of its own for its lines. A position that came with a line says where to go on after a connection was lost, so
-there are neither holes nor duplicates. What happens to connections is told among the lines, by the source ``umiak``. Lines that were
-written before are in the order of time, by the client's clock; new ones come as they are written.
+Each host has an agent of its own for its lines. A position that came with a line says where to go on after a connection
+was lost, so there are neither holes nor duplicates. What happens to connections is told among the lines, by the source
+``umiak``. Lines that were written before are in the order of time, by the client's clock; new ones come as they are
+written.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ import asyncio
 import queue
 import time
 
+from umiak.adapters.stores.http_retry import chance
+from umiak.core.backoff import RetryPolicy
 from umiak.core.cluster import Role
 from umiak.submit.backend import OURSELVES, LogLine
 from umiak.submit.backends.ssh.connections import HostFailure, broken, lost
@@ -24,7 +27,7 @@ if TYPE_CHECKING:
     from umiak.submit.backends.ssh.connections import Connections
     from umiak.submit.backends.ssh.settings import SshHost
 
-AGAIN_S, MOST_S = 0.5, 10.0
+POLICY = RetryPolicy(first_s=0.5, longest_s=10.0, attempts=None)
 MOST_WAITING = 5_000
 """Lines of one host that wait for a slow reader, or for slow hosts: then it waits as well."""
 SILENCE_S = 2.0
@@ -89,26 +92,28 @@ class Follower:
 
     async def _until_told(self, host: SshHost) -> None:
         lost_at: float | None = None
-        pause_s = AGAIN_S
+        failures = 0
         while True:
             try:
                 async for _ in self._read(host):
                     if lost_at is not None:
                         await self._say(host, f"{host.label} is back")
-                    lost_at, pause_s = None, AGAIN_S
-            except HostFailure as failure:  # noqa: PERF203 - a connection, not a hot loop
+                    lost_at, failures = None, 0
+            except HostFailure as failure:
                 self._connections.forget(host)
                 now = time.monotonic()
                 if lost_at is None:
                     lost_at = now
                     await self._say(host, f"{failure.problem.what} ({failure.problem.why})")
                     await self._put(host, _UpToDate())  # the others' lines don't wait for it
-                is_final = not failure.is_unreachable or now - lost_at > self._lost_after_s
-                if not self._wanted.follow or is_final:
+                failures += 1
+                wait_s = None
+                if self._wanted.follow and failure.is_unreachable:
+                    wait_s = POLICY.wait_s(failures, chance(), left_s=lost_at + self._lost_after_s - now)
+                if wait_s is None:
                     await self._say(host, f"{host.label}: no more lines from there")
                     return
-                await asyncio.sleep(pause_s)
-                pause_s = min(MOST_S, pause_s * 2)
+                await asyncio.sleep(wait_s)
             else:
                 return
 

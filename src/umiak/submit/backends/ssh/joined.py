@@ -1,13 +1,14 @@
 """How a job is, from what each of its hosts says. A decider.
 
-The rule. A host that can't be reached is not over, until that has lasted as long as the place allows (``lost_after``); then it is
-lost, as is one that was restarted or has lost the run's files. A job is over when all of its hosts are, or when one has failed and all
-others are over or can't be reached. It has failed if a node has failed, else it is lost if a node is, else cancelled if one was, and
-succeeded if all have. Until then it is what most concerns a person: stopping, restarting, starting, queued, running, in this order.
-The exit code is that of the node that failed first. Hosts that are lost or can't be reached are always named.
+The rule. A host that can't be reached is not over, until that has lasted as long as the place allows (``lost_after``);
+then it is lost, as is one that was restarted or has lost the run's files. A job is over when all of its hosts are, or
+when one has failed and all others are over or can't be reached. It has failed if a node has failed, else it is lost if
+a node is, else cancelled if one was, and succeeded if all have. Until then it is what most concerns a person: stopping,
+restarting, starting, queued, running, in this order. The exit code is that of the node that failed first. Hosts that
+are lost or can't be reached are always named.
 
-Of an elastic job, hosts that are gone or can't be reached don't count while any other is known: those go on without them. It has
-succeeded if a host has, because launchers end well only when the whole job is done.
+Of an elastic job, hosts that are gone or can't be reached don't count while any other is known:
+those go on without them. It has succeeded if a host has, because launchers end well only when the whole job is done.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _NAMED = 8
 
 
 @value
-class HostSaid:
+class HostOutput:
     """What is known of one host."""
 
     label: str
@@ -40,7 +41,7 @@ class HostSaid:
     """Whether its plan says that the others go on without it."""
 
 
-def status_of(hosts: Sequence[HostSaid]) -> JobStatus:
+def status_of(hosts: Sequence[HostOutput]) -> JobStatus:
     """The job."""
     known = [each.status for each in hosts if each.status]
     is_elastic = any(each.is_elastic for each in hosts)
@@ -90,7 +91,7 @@ def _word(states: Sequence[State], *, has_absent: bool, is_elastic: bool) -> Sta
     return next((state for state in _UNFINISHED if state in unfinished), State.RUNNING)
 
 
-def _reason(hosts: Sequence[HostSaid], failed: str, known: Sequence[JobStatus], word: State) -> str:
+def _reason(hosts: Sequence[HostOutput], failed: str, known: Sequence[JobStatus], word: State) -> str:
     parts = []
     gone = [each.label for each in hosts if each.status is None and not each.unreachable]
     absent = [each for each in hosts if each.status is None and each.unreachable]
@@ -115,7 +116,7 @@ def _names(labels: Sequence[str]) -> str:
     return f"{', '.join(labels[:_NAMED])}{more}"
 
 
-def _nodes(said: HostSaid, *, is_over: bool) -> tuple[NodeStatus, ...]:
+def _nodes(said: HostOutput, *, is_over: bool) -> tuple[NodeStatus, ...]:
     if said.status is not None:
         return tuple(replace(each, reason=each.reason or _why(said.status, each)) for each in said.status.nodes)
     why = f"unreachable: {said.unreachable}" if said.unreachable else "the run's files are gone"

@@ -1,7 +1,7 @@
-"""Private keys that can't be used, and what to do then. An adapter: it looks at key files.
+"""What keeps this machine from reaching hosts over ssh: a package, a private key. An adapter: it looks at key files.
 
-Keys of OpenSSH with a passphrase are opened with the package bcrypt, which comes with the extra `ssh`. The ssh agent needs neither it nor the
-passphrase.
+Keys of OpenSSH with a passphrase are opened with the package bcrypt, which comes with the extra `ssh`.
+The ssh agent needs neither it nor the passphrase.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from umiak.submit.backends.ssh.settings import SshSettings
+    from umiak.submit.backends.ssh.settings import SshAccess, SshSettings
 
 USUAL = ("id_ed25519_sk", "id_ecdsa_sk", "id_ed448", "id_ed25519", "id_ecdsa", "id_rsa", "id_dsa")
 """Names of the keys in ~/.ssh that are tried where none is named."""
@@ -26,25 +26,19 @@ MAGIC = b"openssh-key-v1\0"
 
 def unusable(settings: SshSettings, why: str) -> Problem:
     """A key that was named, in the place or in an ssh config. ``why``: what asyncssh says."""
-    name = settings.key or "of your ssh config"
-    agent = _agent(settings.key or "KEY")
+    name = settings.access.key or "of your ssh config"
+    agent = _agent(settings.access.key or "KEY")
     if "bcrypt" in why:
-        from umiak.adapters import installation
-
-        return Problem(
-            code="UM-SUBMIT-111",
-            what="a package is missing: bcrypt",
-            why=f"the key {name} has a passphrase, and OpenSSH's format of such keys needs it",
-            hint=f"install the extra `ssh`: {installation.command('ssh')}; or {agent}, which needs no bcrypt",
-        )
-    if not settings.passphrase_from and "assphrase" in why:
+        why = f"the key {name} has a passphrase, and OpenSSH's format of such keys needs it"
+        return _no_package("bcrypt", why, f"; or {agent}, which needs no bcrypt")
+    if not settings.access.passphrase_from and "assphrase" in why:
         return locked(name)
-    hint = f"is the passphrase in {settings.passphrase_from} the one of this key? or {agent}"
+    hint = f"is the passphrase in {settings.access.passphrase_from} the one of this key? or {agent}"
     return Problem(
         code="UM-SUBMIT-115",
         what=f"the key can't be used: {name}",
         why=one_line(why, 200),
-        hint=hint if settings.passphrase_from else f"is it a private key that you can read? or {agent}",
+        hint=hint if settings.access.passphrase_from else f"is it a private key that you can read? or {agent}",
     )
 
 
@@ -58,15 +52,16 @@ def locked(name: str) -> Problem:
 
 
 def locked_key(settings: SshSettings, identity_file: str) -> str:
-    """The key that was named, in the place or as the ``IdentityFile`` of an ssh config, if asyncssh has passed it over: it does so, without a
-    word, with one whose passphrase it does not have. Empty: there is none."""
-    path = os.path.expanduser(settings.key or identity_file.strip('"'))
-    return path if path and not settings.passphrase_from and has_passphrase(path) else ""
+    """The key that was named, in the place or as the ``IdentityFile`` of an ssh config, if asyncssh has passed it over:
+    it does so, without a word, with one whose passphrase it does not have. Empty: there is none.
+    """
+    path = os.path.expanduser(settings.access.key or identity_file.strip('"'))
+    return path if path and not settings.access.passphrase_from and has_passphrase(path) else ""
 
 
 def passed_over(settings: SshSettings, environ: Mapping[str, str]) -> list[str]:
     """Keys in ~/.ssh that were not tried, because they have a passphrase that nobody said: in words."""
-    if settings.key or settings.passphrase_from:
+    if settings.access.key or settings.access.passphrase_from:
         return []
     home = environ.get("HOME") or os.path.expanduser("~")
     found = [f"~/.ssh/{name}" for name in USUAL if has_passphrase(f"{home}/.ssh/{name}")]
@@ -96,3 +91,37 @@ def has_passphrase(path: str) -> bool:
     length = int.from_bytes(data[len(MAGIC) : len(MAGIC) + 4], "big")
     cipher = data[len(MAGIC) + 4 : len(MAGIC) + 4 + length]
     return data.startswith(MAGIC) and cipher not in (b"", b"none")
+
+
+def missing_package() -> list[Problem]:
+    """Nothing, if asyncssh can be imported."""
+    from importlib.util import find_spec
+
+    try:
+        is_there = find_spec("asyncssh") is not None
+    except (ImportError, ValueError):
+        is_there = False
+    return [] if is_there else [no_asyncssh()]
+
+
+def no_asyncssh() -> Problem:
+    """What is told where it can't be imported."""
+    return _no_package("asyncssh", "machines that are reached over ssh need it")
+
+
+def _no_package(name: str, why: str, instead: str = "") -> Problem:
+    from umiak.adapters import installation
+
+    hint = f"install the extra `ssh`: {installation.command('ssh')}{instead}"
+    return Problem(code="UM-SUBMIT-111", what=f"a package is missing: {name}", why=why, hint=hint)
+
+
+def unset_variables(access: SshAccess, environ: Mapping[str, str], where: str = "") -> list[Problem]:
+    """Of passwords and passphrases."""
+    named = {"password_from": access.password_from, "passphrase_from": access.passphrase_from}
+    told = "names a variable that is not set"
+    return [
+        Problem(code="UM-SUBMIT-114", what=f"{where}{key} {told}: {name}", hint=f"export {name}")
+        for key, name in named.items()
+        if name and not environ.get(name)
+    ]

@@ -1,4 +1,6 @@
-"""The hosts of a run as `umiak exec` and `umiak fetch` reach them: through an agent of their own, over the place's connections. An adapter."""
+"""The hosts of a run as `umiak exec` and `umiak fetch` reach them:
+through an agent of their own, over the place's connections. An adapter.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ if TYPE_CHECKING:
     from umiak.core.job import Handle
     from umiak.submit.backend import JobNode, NodeChannel, RunFileRoots
     from umiak.submit.backends.ssh.connections import Connections
-    from umiak.submit.backends.ssh.joined import HostSaid
+    from umiak.submit.backends.ssh.joined import HostOutput
     from umiak.submit.backends.ssh.settings import SshHost, SshSettings
 
 
@@ -22,7 +24,7 @@ class SshNodes:
     def connections(self) -> Connections:
         raise NotImplementedError
 
-    def said(self, handle: Handle) -> list[HostSaid]:
+    def said(self, handle: Handle) -> list[HostOutput]:
         """What each host of a run says."""
         raise NotImplementedError
 
@@ -59,6 +61,6 @@ class SshNodes:
 
         return JobNode(run_id=handle.id, name=host.label, address=host.directory_name)
 
-    def _those_of(self, handle: Handle, said: Sequence[HostSaid] | None = None) -> Sequence[SshHost]:
+    def _those_of(self, handle: Handle, said: Sequence[HostOutput] | None = None) -> Sequence[SshHost]:
         labels = {each.label for each in (self.said(handle) if said is None else said)}
         return [each for each in self.settings.hosts if each.label in labels]

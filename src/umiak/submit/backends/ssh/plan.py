@@ -2,27 +2,28 @@
 
     plans_of(job, "ctr-3f2a9c", settings, Known(master="node0:41234", files="9f31..."))     -> (HostPlan, ...)
 
-Nodes take hosts in the order of the list, servers first, then trainers, then heter workers. A job with parameter servers may have
-more nodes than there are hosts: it begins again at the first one, as where every host has a server and a trainer.
+Nodes take hosts in the order of the list, servers first, then trainers, then heter workers. A job with parameter
+servers may have more nodes than there are hosts: it begins again at the first one, as where every host has a server and
+a trainer.
 """
 
 from __future__ import annotations
 
-from umiak.contracts.start import GRACE
 from umiak.core.bundle import placeholder
 from umiak.core.cluster import Placement, Role, join_host_port
 from umiak.core.value import replace, value
 from umiak.platforms import native
 from umiak.submit.node.plan import LAUNCHER, LONGEST_GRACE_S, PLATFORM, PYTHON, PlannedLauncher, RunPlan
 from umiak.submit.payload import node_plan
-from umiak.submit.payload.node_plan import NodePlan, SentFiles
+from umiak.submit.payload.node_plan import PlaceTraits, SentFiles
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from umiak.core.job import Job, RoleSpec
     from umiak.submit.backends.ssh.settings import SshHost, SshSettings
+    from umiak.submit.payload.node_plan import NodePlan
 
 START_S = 120
 """So far apart launchers may start, which one client starts at the same time."""
@@ -95,7 +96,7 @@ def plans_of(job: Job, run_id: str, settings: SshSettings, known: KnownAtStart) 
         own = [seat for seat in seats if seat.host is host]
         launchers = [_launcher(job, seat, seats, known) for seat in own]
         nodes = [
-            (f"{launcher.name}.json", _node(job, seat, run_id, known, is_alone=len(own) == 1))
+            (f"{launcher.name}.json", _node(job, seat, launcher.name, run_id, known, is_alone=len(own) == 1))
             for seat, launcher in zip(own, launchers, strict=True)
         ]
         plan = RunPlan(
@@ -130,12 +131,9 @@ def placement_of(job: Job, seat: _Seat, seats: Sequence[_Seat], known: KnownAtSt
 def _launcher(job: Job, seat: _Seat, seats: Sequence[_Seat], known: KnownAtStart) -> PlannedLauncher:
     is_ps = job.mode.has_servers
     name = f"{seat.spec.role.value}-{seat.role_rank}" if is_ps else f"node-{seat.rank}"
-    words: tuple[str, ...] = ("--tee", "none", "--log_dir", f"../log/{name}")
-    if GRACE not in dict(job.environment_of(seat.spec)):
-        words += ("--grace", str(LONGEST_GRACE_S))
     return PlannedLauncher(
         name=name,
-        argv=(PYTHON, LAUNCHER, "-m", "umiak.submit.payload.node_start", f"{name}.json", *words),
+        argv=(PYTHON, LAUNCHER, "-m", "umiak.submit.payload.node_start", f"{name}.json"),
         role=seat.spec.role if is_ps else None,
         first_rank=seat.role_rank if is_ps else _first_rank(seat, known),
         placement=tuple(native.environment_of(placement_of(job, seat, seats, known)).items()),
@@ -152,18 +150,14 @@ def _first_rank(seat: _Seat, known: KnownAtStart) -> int | None:
     return sum(each or 1 for each in known.devices[: seat.rank])
 
 
-def _node(job: Job, seat: _Seat, run_id: str, known: KnownAtStart, *, is_alone: bool) -> NodePlan:
-    env: Mapping[str, str] = job.environment_of(seat.spec)
-    return NodePlan(
-        run_id=run_id,
+def _node(job: Job, seat: _Seat, name: str, run_id: str, known: KnownAtStart, *, is_alone: bool) -> NodePlan:
+    traits = PlaceTraits(
         # Each launcher unpacks the files into a directory of its own: none finds a file that another one is writing.
         directory="work" if is_alone else f"work-{seat.spec.role.value}-{seat.role_rank}",
-        launch=(
-            *node_plan.started_once(job, seat.spec, start_s=START_S),
-            *node_plan.launch_words(job, seat.spec, run_id),
-        ),
-        env=tuple(env.items()),
+        tee="none",
+        log_directory=f"../log/{name}",
+        grace_s=LONGEST_GRACE_S,
+        start_s=START_S,
         files=SentFiles(digest=known.files, store=STORE) if known.files else None,
-        inputs=job.inputs,
-        outputs=job.outputs,
     )
+    return node_plan.of(job, seat.spec, run_id, traits)

@@ -1,6 +1,7 @@
 """Commands and files on all hosts of a place: what people otherwise do with a loop around ssh and scp. An adapter.
 
-Output comes line by line with the host's name, as it is written. A host that fails does not keep the others from going on.
+Output comes line by line with the host's name, as it is written.
+A host that fails does not keep the others from going on.
 """
 
 from __future__ import annotations
@@ -50,7 +51,9 @@ def run(
     tell: Callable[[SshHost, str, bool], None],
     timeout_s: float | None = None,
 ) -> list[HostResult]:
-    """A shell command on each host. ``tell``: host, line, whether it came from standard error; called in another thread."""
+    """A shell command on each host. ``tell``: host, line, whether it came from standard error;
+    called in another thread.
+    """
 
     async def one(host: SshHost) -> int:
         import asyncssh
@@ -107,8 +110,9 @@ def put(connections: Connections, hosts: Sequence[SshHost], source: str, target:
 
 
 def get(connections: Connections, hosts: Sequence[SshHost], source: str, target: str) -> list[HostResult]:
-    """A file or directory of each host into a directory of its own below ``target``. What a host does not give is left out, and told
-    when the rest is there."""
+    """A file or directory of each host into a directory of its own below ``target``.
+    What a host does not give is left out, and told when the rest is there.
+    """
 
     async def one(host: SshHost) -> int:
         connection = await connections.connection(host)
@@ -148,8 +152,9 @@ class _Skipped:
         sftp.scandir = files_only  # type: ignore[method-assign, assignment]  # the one way into how it walks
 
     def add(self, error: Exception) -> None:
-        """One that may not be read, is gone meanwhile, or is a link that leads out. Other errors are raised: a connection that broke, a
-        disk that is full here."""
+        """One that may not be read, is gone meanwhile, or is a link that leads out.
+        Other errors are raised: a connection that broke, a disk that is full here.
+        """
         import asyncssh
 
         ends = (asyncssh.SFTPNoConnection, asyncssh.SFTPConnectionLost)

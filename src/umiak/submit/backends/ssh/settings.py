@@ -4,8 +4,8 @@
     backend = "ssh"
     hosts = ["node0", "root@10.0.0.2:2222", "gpu*"]
 
-Names and patterns are those of ``~/.ssh/config``; `expanded` looks them up in its text. No password and no passphrase stands here:
-only the name of the variable that has it.
+Names and patterns are those of ``~/.ssh/config``; `expanded` looks them up in its text.
+No password and no passphrase stands here: only the name of the variable that has it.
 """
 
 from __future__ import annotations
@@ -14,18 +14,21 @@ import fnmatch
 import posixpath
 
 from umiak.core.names import LAST_PORT, is_digits, is_host
-from umiak.core.value import value
-from umiak.schema import kinds, sections
-from umiak.schema.findings import Findings
-from umiak.schema.keys import BadValue, Key, Kind
+from umiak.core.value import replace, value
+from umiak.schema import kinds
+from umiak.schema.keys import BadValue, Kind
 from umiak.schema.kinds import word_of
 from umiak.schema.sections import UnknownKeys
+from umiak.schema.settings import group, setting, settings, table
+from umiak.schema.settings import read as read_settings
 from umiak.schema.yaml_tree import Listing, shortened
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
+    from umiak.schema.findings import Findings
+    from umiak.schema.keys import Key
     from umiak.schema.yaml_tree import Node, Section
 
 PAGE = "docs/how-to/submit-ssh.md"
@@ -49,40 +52,25 @@ class SshHost:
         """The label as a name of a directory."""
         return "".join(letter if letter.isalnum() or letter in "-._" else "_" for letter in self.label)
 
-
-@value
-class SshSettings:
-    """All that is said about a place."""
-
-    hosts: tuple[SshHost, ...]
-    user: str = ""
-    key: str = ""
-    passphrase_from: str = ""
-    password_from: str = ""
-    known_hosts: str = ""
-    config: str = ""
-    directory: str = DIRECTORY
-    trusted_directories: tuple[str, ...] = ()
-    """At and below which everything is taken for the user's own."""
-    python: str = "python3"
-    connect_timeout_s: float = 10.0
-    parallel: int = 64
-    lost_after_s: float = 300.0
-    keep_days: float = 30.0
+    @property
+    def written(self) -> str:
+        """As one writes it in a list of hosts."""
+        return f"{self.user}@{self.label}" if self.user else self.label
 
 
-def _hosts(_: Key, node: Node) -> tuple[str, ...]:
+def _hosts(_: Key, node: Node) -> tuple[SshHost, ...]:
     words = tuple([word_of(each) for each in node.items]) if isinstance(node, Listing) else tuple(word_of(node).split())
     if not words:
-        raise BadValue("no hosts", hint='write `hosts = ["node0", "root@10.0.0.2:2222"]`')
+        raise BadValue("expected at least one host, got none", hint='write `hosts = ["node0", "root@10.0.0.2:2222"]`')
     for word in words:
         user, host, port = split(word)
         is_pattern = any(letter in host for letter in "*?") and is_host(host.replace("*", "x").replace("?", "x"))
         if not (is_host(host) or is_pattern) or (user and not user.isprintable()) or port == 0:
             raise BadValue(
-                f"not a host: {shortened(word) or 'nothing'}", hint="write it as host, user@host or user@host:22"
+                f"expected a host, got {shortened(word) or 'nothing'}",
+                hint="write it as host, user@host or user@host:22",
             )
-    return words
+    return tuple([host_of(word) for word in words])
 
 
 def split(word: str) -> tuple[str, str, int | None]:
@@ -111,72 +99,70 @@ def _directories(key: Key, node: Node) -> tuple[str, ...]:
 
 HOSTS = Kind(phrase="a list of hosts", read=_hosts)
 DIRECTORIES = Kind(phrase="a list of directories", read=_directories)
-TRUSTED = Key(
-    name="trusted_directories",
-    meaning="Directories that others can write to and that are used all the same, with everything below: those who can write there can run "
-    "programs as you. Their real paths, without links.",
-    kind=DIRECTORIES,
-)
 
-KEYS = (
-    Key(
-        name="hosts",
-        meaning="Hosts in the order of their ranks: `host`, `user@host:port`, or patterns of your ssh config.",
-        kind=HOSTS,
-        required=True,
-    ),
-    Key(name="user", meaning="User on the hosts.", kind=kinds.NAME, default_said="your ssh config's, or your own name"),
-    Key(
-        name="key",
-        meaning="Private key file.",
-        kind=kinds.PATH,
-        default_said="your ssh config's, the agent's, `~/.ssh/id_*`",
-    ),
-    Key(name="passphrase_from", meaning="Variable that holds the passphrase of the key.", kind=kinds.NAME),
-    Key(name="password_from", meaning="Variable that holds the password.", kind=kinds.NAME),
-    Key(
-        name="known_hosts",
-        meaning="File with the keys of the hosts.",
-        kind=kinds.PATH,
-        default_said="your ssh config's, or `~/.ssh/known_hosts`",
-    ),
-    Key(name="config", meaning="ssh config to read.", kind=kinds.PATH, default_said="`~/.ssh/config`"),
-    Key(
-        name="addresses",
-        meaning="Addresses by which the hosts reach one another, in the order of `hosts`.",
-        kind=kinds.NAMES,
-        default_said="those of `hosts`",
-    ),
-    Key(
-        name="directory",
-        meaning="Directory for runs, files and launchers on the hosts.",
-        kind=kinds.PATH,
-        default=DIRECTORY,
-    ),
-    TRUSTED,
-    Key(
-        name="python",
-        meaning="Python on the hosts, 3.10 or newer; the job runs with it.",
-        kind=kinds.TEXT,
-        default="python3",
-    ),
-    Key(name="connect_timeout", meaning="Seconds to wait for a connection.", kind=kinds.NUMBER, least=0, default=10),
-    Key(name="parallel", meaning="Hosts to talk to at the same time.", kind=kinds.WHOLE, least=1, default=64),
-    Key(
-        name="lost_after",
-        meaning="Seconds after which a host that can't be reached counts as lost.",
-        kind=kinds.NUMBER,
-        least=0,
-        default=300,
-    ),
-    Key(
-        name="keep_days",
-        meaning="Days for which `umiak hosts clean` keeps ended runs.",
-        kind=kinds.NUMBER,
-        least=0,
-        default=30,
-    ),
+
+@settings
+class SshAccess:
+    """How machines are reached over ssh: also of places that are no list of hosts,
+    as one of Slurm with ``submit_host``.
+    """
+
+    user: str = setting(
+        kinds.NAME, "User on the hosts.", default="", default_text="your ssh config's, or your own name"
+    )
+    key: str = setting(
+        kinds.PATH, "Private key file.", default="", default_text="your ssh config's, the agent's, `~/.ssh/id_*`"
+    )
+    passphrase_from: str = setting(kinds.NAME, "Variable that holds the passphrase of the key.", default="")
+    password_from: str = setting(kinds.NAME, "Variable that holds the password.", default="")
+    known_hosts: str = setting(
+        kinds.PATH,
+        "File with the keys of the hosts.",
+        default="",
+        default_text="your ssh config's, or `~/.ssh/known_hosts`",
+    )
+    config: str = setting(kinds.PATH, "ssh config to read.", default="", default_text="`~/.ssh/config`")
+    connect_timeout_s: float = setting(kinds.NUMBER, "Seconds to wait for a connection.", least=0, default=10.0)
+
+
+ACCESS = tuple([key.name for key in table(SshAccess)])
+TRUSTED: tuple[str, ...] = setting(
+    DIRECTORIES,
+    "Directories that others can write to and that are used all the same, with everything below: those who can write there can run "
+    "programs as you. Their real paths, without links.",
+    default=(),
 )
+"""``trusted_directories`` of any place that writes to directories of other machines."""
+
+
+@settings
+class SshSettings:
+    """A place of hosts."""
+
+    hosts: tuple[SshHost, ...] = setting(
+        HOSTS,
+        "Hosts in the order of their ranks: `host`, `user@host:port`, or patterns of your ssh config.",
+        required=True,
+    )
+    access: SshAccess = group(SshAccess, default=SshAccess())
+    addresses: tuple[str, ...] = setting(
+        kinds.NAMES,
+        "Addresses by which the hosts reach one another, in the order of `hosts`.",
+        default=(),
+        default_text="those of `hosts`",
+    )
+    directory: str = setting(kinds.PATH, "Directory for runs, files and launchers on the hosts.", default=DIRECTORY)
+    trusted_directories: tuple[str, ...] = TRUSTED
+    python: str = setting(kinds.TEXT, "Python on the hosts, 3.10 or newer; the job runs with it.", default="python3")
+    parallel: int = setting(kinds.WHOLE, "Hosts to talk to at the same time.", least=1, default=64)
+    lost_after_s: float = setting(
+        kinds.NUMBER, "Seconds after which a host that can't be reached counts as lost.", least=0, default=300.0
+    )
+    keep_days: float = setting(
+        kinds.NUMBER, "Days for which `umiak hosts clean` keeps ended runs.", least=0, default=30.0
+    )
+
+
 OTHER_WAYS = ("proxycommand", "proxyjump", "addressfamily", "bindaddress", "bindinterface", "canonicalizehostname")
 """Keywords of an ssh config that say how a connection is made."""
 UNKNOWN = UnknownKeys(
@@ -193,69 +179,51 @@ UNKNOWN = UnknownKeys(
 
 def read(section: Section, place: str, findings: Findings, config_text: str = "", *, config: str = "") -> SshSettings:
     """The settings of a place; what is wrong goes to ``findings``. ``config_text``: that of the ssh config."""
-    said = sections.read(KEYS, section, f"place {place}", findings, UNKNOWN)
-    words = said.get("hosts") or ()
-    hosts, missing = expanded(words, config_text)
-    for word in missing:
+    settings, table = read_settings(SshSettings, section, f"place {place}", findings, UNKNOWN, config=config)
+    hosts, missing = expanded(settings.hosts or (), config_text)
+    for host in missing:
         findings.problem(
             "UM-SUBMIT-100",
-            said.place("hosts"),
-            f"place {place}: no host of the ssh config has this pattern: {word}",
+            table.place("hosts"),
+            f"place {place}: no host of the ssh config has this pattern: {host.written}",
             hint="write hosts by their names, or add `Host` entries to your ssh config",
         )
-    labels = [each.label for each in hosts]
-    if twice := sorted({each for each in labels if labels.count(each) > 1}):
-        findings.problem("UM-SUBMIT-100", said.place("hosts"), f"place {place}: listed twice: {', '.join(twice)}")
-    addresses = said.names("addresses")
-    if addresses and len(addresses) != len(hosts):
+    labels = [host.label for host in hosts]
+    if twice := sorted({label for label in labels if labels.count(label) > 1}):
+        findings.problem("UM-SUBMIT-100", table.place("hosts"), f"place {place}: listed twice: {', '.join(twice)}")
+    addresses = settings.addresses or tuple([host.address for host in hosts])
+    if len(addresses) != len(hosts):
         what = f"place {place}: {len(addresses)} addresses for {len(hosts)} hosts"
-        findings.problem(
-            "UM-SUBMIT-100", said.place("addresses"), what, hint="write one address for each host, or none"
-        )
-        addresses = ()
-    made = [
-        SshHost(
-            label=each.label,
-            host=each.host,
-            user=each.user or str(said.get("user") or ""),
-            port=each.port,
-            address=addresses[index] if addresses else each.address,
-        )
-        for index, each in enumerate(hosts)
+        hint = "write one address for each host, or none"
+        findings.problem("UM-SUBMIT-100", table.place("addresses"), what, hint=hint)
+    named = [
+        replace(host, user=host.user or settings.access.user, address=address)
+        for host, address in zip(hosts, addresses, strict=False)
     ]
-    return SshSettings(
-        hosts=tuple(made),
-        user=said.text("user") or "",
-        key=said.text("key") or "",
-        passphrase_from=said.text("passphrase_from") or "",
-        password_from=said.text("password_from") or "",
-        known_hosts=said.text("known_hosts") or "",
-        config=config,
-        directory=said.text("directory") or DIRECTORY,
-        trusted_directories=said.names("trusted_directories"),
-        python=said.text("python") or "python3",
-        connect_timeout_s=float(said.get("connect_timeout")),
-        parallel=int(said.get("parallel")),
-        lost_after_s=float(said.get("lost_after")),
-        keep_days=float(said.get("keep_days")),
-    )
+    return replace(settings, hosts=tuple(named))
 
 
-def expanded(words: Sequence[str], config_text: str) -> tuple[list[SshHost], list[str]]:
-    """The hosts of a list, patterns replaced by the names of the ssh config that they match; and patterns without any."""
+def host_of(word: str) -> SshHost:
+    """The host that is written as ``host``, ``user@host`` or ``user@host:22``."""
+    user, host, port = split(word)
+    return SshHost(label=host if port is None else f"{host}:{port}", host=host, user=user, port=port)
+
+
+def expanded(hosts: Iterable[SshHost], config_text: str) -> tuple[list[SshHost], list[SshHost]]:
+    """The hosts of a list, patterns replaced by the names of the ssh config that they match;
+    and patterns without any.
+    """
     entries = config_entries(config_text)
-    named = [name for names, _ in entries for name in names if not any(letter in name for letter in "*?!")]
+    known = [name for names, _ in entries for name in names if not any(letter in name for letter in "*?!")]
     found, missing = [], []
-    for word in words:
-        user, host, port = split(word)
-        if any(letter in host for letter in "*?"):
-            names = [name for name in dict.fromkeys(named) if fnmatch.fnmatchcase(name, host)]
-            missing += [] if names else [word]
-        else:
-            names = [host]
+    for host in hosts:
+        names = [host.host]
+        if any(letter in host.host for letter in "*?"):
+            names = [name for name in dict.fromkeys(known) if fnmatch.fnmatchcase(name, host.host)]
+            missing += [] if names else [host]
         for name in names:
-            label = name if port is None else f"{name}:{port}"
-            found.append(SshHost(label=label, host=name, user=user, port=port, address=_address(name, entries)))
+            label = name if host.port is None else f"{name}:{host.port}"
+            found.append(replace(host, label=label, host=name, address=_address(name, entries)))
     return found, missing
 
 

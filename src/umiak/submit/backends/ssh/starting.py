@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
 
+    from umiak.core.json_types import JsonMapping, JsonObject
     from umiak.submit.backends.ssh.connections import Connections
     from umiak.submit.backends.ssh.plan import HostPlan
     from umiak.submit.backends.ssh.settings import SshHost
@@ -39,14 +40,15 @@ class JobStart:
             return await link.ask({"do": "files", "digest": found.manifest.digest, "size_bytes": len(data)}, data)
 
         answers = self._connections.each(hosts, one)
-        if failures := [each for each in answers if isinstance(each, HostFailure)]:
-            raise UmiakError(*[each.problem for each in failures], exit_status=Exit.REFUSED)
+        UmiakError.raise_any([each.problem for each in answers if isinstance(each, HostFailure)], Exit.REFUSED)
 
-    def hold(self, plans: Sequence[HostPlan], secrets: Mapping[str, str]) -> list[dict[str, Any]]:
-        """Make every host ready to go; their answers. UmiakError if one can't be made ready: nothing is started then."""
+    def hold(self, plans: Sequence[HostPlan], secrets: Mapping[str, str]) -> list[JsonObject]:
+        """Make every host ready to go; their answers.
+        UmiakError if one can't be made ready: nothing is started then.
+        """
         by_label = {each.host.label: each for each in plans}
 
-        def question(host: SshHost) -> Mapping[str, Any]:
+        def question(host: SshHost) -> JsonMapping:
             own = by_label[host.label]
             return {
                 "do": "hold",

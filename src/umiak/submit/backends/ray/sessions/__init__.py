@@ -1,1 +1,3 @@
-"""Commands and files on the nodes of a run: a second Ray job for each `umiak exec`, and for each node of `umiak fetch`."""
+"""Commands and files on the nodes of a run: a second Ray job for each `umiak exec`,
+and for each node of `umiak fetch`.
+"""

@@ -2,8 +2,8 @@
 
     channel = opened(api, node, settings)    a `umiak.submit.backend.NodeChannel`
 
-What is written becomes packages, which the driver of the session takes; what is read are files beside its log. A thread says again and again
-that this client is there: if it is killed, the session ends soon after.
+What is written becomes packages, which the driver of the session takes; what is read are files beside its log.
+A thread says again and again that this client is there: if it is killed, the session ends soon after.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from umiak.submit.node import session_frames as frames
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from typing import Any
 
+    from umiak.core.json_types import JsonObject
     from umiak.submit.backend import JobNode
     from umiak.submit.backends.ray.api import RayApi
     from umiak.submit.backends.ray.settings import RaySettings
@@ -35,14 +35,18 @@ LOOK_S = 0.2
 SILENCE_S = 1.0
 """After so long without an answer it is asked whether the session is over."""
 FORGET_S = 60.0
-"""So long after its end a session is removed from Ray's list of jobs. Earlier, Ray would write it down again, as one that has failed."""
+"""So long after its end a session is removed from Ray's list of jobs.
+Earlier, Ray would write it down again, as one that has failed.
+"""
 STARTS_AT_ONCE = 4
 """Every session has a driver on the head of the cluster, and each takes some memory while it starts."""
 _STARTS = threading.Semaphore(STARTS_AT_ONCE)
 
 
 def opened(api: RayApi, node: JobNode, settings: RaySettings) -> RayChannel:
-    """Start a session on a node, and wait until it is there. UmiakError if it can't be; `Unanswered` if the dashboard does not answer."""
+    """Start a session on a node, and wait until it is there.
+    UmiakError if it can't be; `Unanswered` if the dashboard does not answer.
+    """
     from umiak.submit.payload import launcher_file
 
     with open(launcher_file.find().path, "rb") as file:
@@ -69,7 +73,9 @@ def opened(api: RayApi, node: JobNode, settings: RaySettings) -> RayChannel:
 
 
 def forget_ended(api: RayApi) -> None:
-    """Let the cluster forget sessions that are over: they are none of the jobs that people look for in the dashboard."""
+    """Let the cluster forget sessions that are over:
+    they are none of the jobs that people look for in the dashboard.
+    """
     try:
         ended = [each for each in api.jobs() if words.MARK in (each.get("metadata") or {}) and has_ended(each)]
         for each in ended:
@@ -153,7 +159,7 @@ class RayChannel:
         while not self._left.wait(words.ALIVE_S):
             try:
                 self._put(words.ALIVE)
-            except OSError:  # noqa: PERF203 - seconds apart
+            except OSError:
                 return
 
     # ---- answers
@@ -199,10 +205,10 @@ class RayChannel:
                     return
             time.sleep(LOOK_S)  # the file is not there yet, or the connection broke
 
-    def _job(self) -> dict[str, Any]:
+    def _job(self) -> JsonObject:
         return self._api.job(self._session) or {"status": "FAILED"}
 
-    def _words_of(self, job: dict[str, Any]) -> str:
+    def _words_of(self, job: JsonObject) -> str:
         """Why there is no session: what its driver has printed, or what Ray says about it."""
         try:
             printed = b"".join(self._api.log(self._session, self._driver_node)) if self._driver_node else b""

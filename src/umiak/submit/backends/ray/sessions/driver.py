@@ -2,8 +2,9 @@
 
     python umiak-launcher.pyz -m umiak.submit.backends.ray.sessions.driver ORDER
 
-It starts an actor on the node that is meant, which takes nothing of the cluster's resources, gives it the client's messages and writes its
-answers into files beside its own log. It ends with the session, or when its client says so, or has said nothing for a while.
+It starts an actor on the node that is meant, which takes nothing of the cluster's resources, gives it the client's
+messages and writes its answers into files beside its own log. It ends with the session, or when its client says so, or
+has said nothing for a while.
 """
 
 from __future__ import annotations

@@ -4,8 +4,9 @@
     message_name(session, 0)               the first message of the client, left in the cluster as a package
     segment_file(session, 0)               the first part of the answers, beside the log of the session's driver
 
-Ray's API has no channel to a process. But who may submit jobs may leave packages in the cluster and read files beside its logs, so that
-messages go the one way and answers the other. Both are frames of `session_frames`. Nothing of it stays: the driver removes what was read.
+Ray's API has no channel to a process. But who may submit jobs may leave packages in the cluster and read files beside
+its logs, so that messages go the one way and answers the other. Both are frames of `session_frames`. Nothing of it
+stays: the driver removes what was read.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from umiak.submit.backends.ray.plan import LAUNCHER
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from umiak.core.json_types import JsonObject
 
 DRIVER = "umiak.submit.backends.ray.sessions.driver"
 MARK = "umiak_session"
@@ -65,7 +66,7 @@ def from_text(text: str) -> SessionOrder:
     return decode(SessionOrder, json.loads(text))
 
 
-def request(order: SessionOrder, python: str, package: str) -> dict[str, Any]:
+def request(order: SessionOrder, python: str, package: str) -> JsonObject:
     """The body of the request that starts a session."""
     import shlex
 

@@ -10,25 +10,24 @@ from umiak.submit.backends.ray.sessions.messages import GONE
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from typing import Any
 
     from umiak.core.job import Handle
+    from umiak.core.json_types import JsonMapping
 
 DIRECTORIES = (("log", "logs"), ("work", "work"))
 """Of a node's directory."""
 
 
-def living(actors: Sequence[Mapping[str, Any]], handle: Handle) -> Sequence[JobNode]:
+def living(actors: Sequence[JsonMapping], handle: Handle) -> Sequence[JobNode]:
     """Those whose actors are alive. UmiakError if none is."""
     found = state.living_in(actors)
     if not found:
-        problem = Problem(
-            code="UM-SUBMIT-391",
-            what=f"no command can be run on the nodes of {handle}",
+        raise UmiakError.refused(
+            "UM-SUBMIT-391",
+            f"no command can be run on the nodes of {handle}",
             why="Ray has not started any of them yet, or has lost them all",
             hint=f"wait until it runs: `umiak status {handle} --watch`",
         )
-        raise UmiakError(problem, exit_status=Exit.REFUSED)
     return _nodes(found, handle)
 
 
@@ -36,13 +35,12 @@ def recorded(text: str, handle: Handle) -> Sequence[JobNode]:
     """Those that the driver has written down. UmiakError if there are none."""
     found = state.places_in(text)
     if not found:
-        problem = Problem(
-            code="UM-SUBMIT-490",
-            what=f"the files of the run can't be found: {handle}",
+        raise UmiakError.refused(
+            "UM-SUBMIT-490",
+            f"the files of the run can't be found: {handle}",
             why="the cluster does not know any more on which nodes it was, or it never was on any",
             hint="name what a job must bring home in its `outputs`; `umiak logs` prints its lines",
         )
-        raise UmiakError(problem, exit_status=Exit.REFUSED)
     return _nodes(found, handle)
 
 

@@ -1,10 +1,11 @@
-"""The program of a session inside of a Ray actor, on the node of a worker: its input and its output. An adapter; standard library only.
+"""The program of a session inside of a Ray actor, on the node of a worker: its input and its output.
+An adapter; standard library only.
 
-The driver of the session sends this class to Ray's workers by value, as that of a run does with its own: nothing of umiak but `node`
-is imported here, and that travels in the same way.
+The driver of the session sends this class to Ray's workers by value, as that of a run does with its own:
+nothing of umiak but `node` is imported here, and that travels in the same way.
 
-The program is no child of Ray's worker, which kills its children when it ends: it sees the end of its input then, and ends its command and
-all that this has started.
+The program is no child of Ray's worker, which kills its children when it ends:
+it sees the end of its input then, and ends its command and all that this has started.
 """
 
 from __future__ import annotations
@@ -23,8 +24,7 @@ from umiak.submit.backends.ray.node import NOT_PASSED_ON, OURS, directory_of, se
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Any
+    from umiak.core.json_types import JsonMapping
 
 PIECE_BYTES = 1 << 20
 """At most so much output is given at once."""
@@ -60,9 +60,10 @@ class SessionNode:
         self._over = threading.Event()
         self._writing = threading.Lock()
 
-    def start(self, order: Mapping[str, Any]) -> str:
-        """Start the program: ``run_id``, ``name``, ``directory``, ``launcher``. Why it can't be started, or nothing; `GONE`:
-        the node has no directory of the run."""
+    def start(self, order: JsonMapping) -> str:
+        """Start the program: ``run_id``, ``name``, ``directory``, ``launcher``.
+        Why it can't be started, or nothing; `GONE`: the node has no directory of the run.
+        """
         try:
             directory = directory_of(order)
             try:
