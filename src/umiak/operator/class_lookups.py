@@ -1,7 +1,7 @@
 """Objects of the whole cluster that jobs in queues refer to: flavors, classes of priority. An adapter; asyncio.
 
-They are read one by one when a decision needs them, and again after a while: an operator needs no right to list or watch them. A job is
-looked at again when what it waits for was read.
+They are read one by one when a decision needs them, and again after a while:
+an operator needs no right to list or watch them. A job is looked at again when what it waits for was read.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ import time
 
 from umiak.kube.answers import KubeRefused, KubeSilent
 from umiak.operator.objects.workloads import found_in
-from umiak.operator.queue_values import FLAVOR, KUEUE_GROUP, POD_PRIORITY, WORKLOAD_PRIORITY, FoundClass
+from umiak.operator.values import FLAVOR, KUEUE_GROUP, POD_PRIORITY, WORKLOAD_PRIORITY, FoundClass
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from umiak.kube.async_api import AsyncKubeApi
-    from umiak.operator.queue_values import ClassLookup
+    from umiak.operator.values import ClassLookup
 
 JobKey = tuple[str, str, str]
 """Group of its API, namespace, name: as the cache has it."""

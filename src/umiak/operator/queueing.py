@@ -1,8 +1,9 @@
 """Whether a job with a queue may have pods, and what is written about its Workload. A decider.
 
-It is what Kueue does for the jobs that it knows itself. A job is *held* until its Workload is admitted; what takes the admission away holds
-it again: an eviction, a Workload that is deactivated, deleted or does not fit the job any more. Held jobs have no pods. The quota is
-given back when the last of them is gone, so that nobody else is admitted to what is still in use.
+It is what Kueue does for the jobs that it knows itself. A job is *held* until its Workload is admitted; what takes the
+admission away holds it again: an eviction, a Workload that is deactivated, deleted or does not fit the job any more.
+Held jobs have no pods. The quota is given back when the last of them is gone, so that nobody else is admitted to what
+is still in use.
 """
 
 from __future__ import annotations
@@ -11,16 +12,18 @@ from umiak.core.value import value
 from umiak.operator.objects.workloads import priority_of, queue_of, workload, workload_digest, workload_name
 from umiak.operator.policies.gangs import driver_of
 from umiak.operator.policies.waiting import refused
-from umiak.operator.queue_values import (
+from umiak.operator.values import (
     FLAVOR,
     QUEUE_NAME,
     WORKLOAD,
     ClassLookup,
+    CreateObject,
+    DeleteObject,
     PatchWorkload,
     PodPlacement,
+    ReplaceObject,
     WorkloadCondition,
 )
-from umiak.operator.values import CreateObject, DeleteObject, ReplaceObject
 from umiak.paddlejob.resource import JobPhase
 
 TYPE_CHECKING = False
@@ -28,8 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from umiak.operator.policies.view import JobView
-    from umiak.operator.queue_values import FoundClass, SeenWorkload
-    from umiak.operator.values import Observed, OperatorAction, SeenObject
+    from umiak.operator.values import FoundClass, Observed, OperatorAction, SeenObject, SeenWorkload
     from umiak.paddlejob.resource import PaddleJob
 
 QUEUED, EVICTED = "Queued", "Evicted"
@@ -57,7 +59,7 @@ class QueueStep:
 def lookups(observed: Observed) -> tuple[ClassLookup, ...]:
     """What has to be known of the cluster to decide about this job."""
     job = observed.job
-    if not queue_of(job) or not observed.facts.kueue or _is_over(job):
+    if not queue_of(job) or not observed.facts.kueue or observed.problems or _is_over(job):
         return ()
     wanted = [each for each in (priority_of(job),) if each is not None]
     for each in observed.objects:
@@ -147,38 +149,38 @@ def _without_workload(view: JobView, observed: Observed, queue: str, spare: tupl
     )
 
 
-def _with_workload(view: JobView, observed: Observed, seen: SeenObject, found: SeenWorkload) -> QueueStep:
+def _with_workload(view: JobView, observed: Observed, seen: SeenObject, workload_seen: SeenWorkload) -> QueueStep:
     """The message of a hold is without the queue's name."""
     if seen.is_deleting:
         return QueueStep(hold=QUEUED, message=f"the Workload {seen.name} is being deleted")
-    if found.is_true("Finished"):
+    if workload_seen.is_true("Finished"):
         text = f"the Workload {seen.name} is finished, and the job is not; delete it to queue the job again"
         return QueueStep(hold=QUEUED, message=text)
-    evicted = found.condition("Evicted")
+    evicted = workload_seen.condition("Evicted")
     if evicted is not None and evicted.is_true:
         text = f"it was evicted ({evicted.reason}): {evicted.message}"
         actions: tuple[OperatorAction, ...] = ()
-        if not _has_pods(view) and found.is_true("QuotaReserved"):
-            actions = (_give_back(seen, found, evicted),)
-        elif not found.is_true("QuotaReserved"):
-            actions = _corrected(view, observed, seen, found)
+        if not _has_pods(view) and workload_seen.is_true("QuotaReserved"):
+            actions = (_give_back(seen, workload_seen, evicted),)
+        elif not workload_seen.is_true("QuotaReserved"):
+            actions = _corrected(view, observed, seen, workload_seen)
         return QueueStep(actions=actions, hold=EVICTED, message=text)
-    if seen.digest and seen.digest != workload_digest(view.job) and found.is_true("QuotaReserved"):
+    if seen.digest and seen.digest != workload_digest(view.job) and workload_seen.is_true("QuotaReserved"):
         text = "the job asks for something else than what was admitted, and is queued again"
         return QueueStep(actions=() if _has_pods(view) else _deletions([seen]), hold=QUEUED, message=text)
-    if not found.is_active:
+    if not workload_seen.is_active:
         return QueueStep(hold=QUEUED, message=f"the Workload {seen.name} is not active")
-    if not found.is_true("Admitted"):
-        actions = () if found.is_true("QuotaReserved") else _corrected(view, observed, seen, found)
-        return QueueStep(actions=actions, hold=QUEUED, message=_what_kueue_says(found))
-    return _placed(observed, found)
+    if not workload_seen.is_true("Admitted"):
+        actions = () if workload_seen.is_true("QuotaReserved") else _corrected(view, observed, seen, workload_seen)
+        return QueueStep(actions=actions, hold=QUEUED, message=_what_kueue_says(workload_seen))
+    return _placed(observed, workload_seen)
 
 
-def _placed(observed: Observed, found: SeenWorkload) -> QueueStep:
+def _placed(observed: Observed, workload_seen: SeenWorkload) -> QueueStep:
     """An admitted job: where its pods go."""
     known = {each.lookup.name: each for each in observed.found if each.lookup.kind == FLAVOR}
     placements = []
-    for row in found.assignments:
+    for row in workload_seen.assignments:
         flavors = [known.get(name) for name in row.flavors]
         for name, flavor in zip(row.flavors, flavors, strict=True):
             if flavor is None or flavor.trouble:
@@ -210,39 +212,41 @@ def _merged(parts: Iterable[PodPlacement]) -> PodPlacement:
     )
 
 
-def _corrected(view: JobView, observed: Observed, seen: SeenObject, found: SeenWorkload) -> tuple[OperatorAction, ...]:
+def _corrected(
+    view: JobView, observed: Observed, seen: SeenObject, workload_seen: SeenWorkload
+) -> tuple[OperatorAction, ...]:
     """A Workload without quota is changed in place when its job has changed."""
     priority, trouble = _priority(observed)
     if trouble:
         return ()
     name, number = ("", 0) if priority is None else (priority.lookup.name, priority.priority)
-    is_same = (seen.digest, found.queue) == (workload_digest(view.job), queue_of(view.job))
-    if is_same and (found.priority_class, found.priority) == (name, number):
+    is_same = (seen.digest, workload_seen.queue) == (workload_digest(view.job), queue_of(view.job))
+    if is_same and (workload_seen.priority_class, workload_seen.priority) == (name, number):
         return ()
-    body = workload(view, str(observed.facts.kueue), driver_of(view), priority, is_active=found.is_active)
+    body = workload(view, str(observed.facts.kueue), driver_of(view), priority, is_active=workload_seen.is_active)
     return (ReplaceObject(kind=WORKLOAD, name=seen.name, uid=seen.uid, body=body),)
 
 
-def _give_back(seen: SeenObject, found: SeenWorkload, evicted: WorkloadCondition) -> PatchWorkload:
+def _give_back(seen: SeenObject, workload_seen: SeenWorkload, evicted: WorkloadCondition) -> PatchWorkload:
     """Nothing of the job runs any more: the quota is free for others, and the job may be queued again."""
     is_at_once = evicted.reason in REQUEUED_AT_ONCE
     rows = [
         WorkloadCondition(type="Requeued", is_true=is_at_once, reason=evicted.reason, message=evicted.message),
         WorkloadCondition(type="QuotaReserved", is_true=False, reason="Pending", message=evicted.message),
     ]
-    if found.is_true("Admitted"):
+    if workload_seen.is_true("Admitted"):
         text = "The workload has no reservation"
         rows.append(WorkloadCondition(type="Admitted", is_true=False, reason="NoReservation", message=text))
-    if found.is_true("PodsReady"):
+    if workload_seen.is_true("PodsReady"):
         text = "Not all pods are ready or succeeded"
         rows.append(WorkloadCondition(type="PodsReady", is_true=False, reason="WaitForStart", message=text))
     return _patch(seen, tuple(rows), drops_admission=True)
 
 
-def _what_kueue_says(found: SeenWorkload) -> str:
-    reserved = found.condition("QuotaReserved")
+def _what_kueue_says(workload_seen: SeenWorkload) -> str:
+    reserved = workload_seen.condition("QuotaReserved")
     if reserved is not None and reserved.is_true:
-        return f"quota of ClusterQueue {found.cluster_queue} is reserved, its admission checks are not done"
+        return f"quota of ClusterQueue {workload_seen.cluster_queue} is reserved, its admission checks are not done"
     if reserved is not None and reserved.message:
         return reserved.message
     return "it waits to be admitted"
@@ -253,10 +257,10 @@ def _priority(observed: Observed) -> tuple[FoundClass | None, str]:
     wanted = priority_of(observed.job)
     if wanted is None:
         return None, ""
-    found = next((each for each in observed.found if each.lookup == wanted), None)
-    if found is None:
+    answer = next((each for each in observed.found if each.lookup == wanted), None)
+    if answer is None:
         return None, f"the {wanted.kind} {wanted.name} is being read"
-    return found, f"the {wanted.kind} {wanted.name} can't be read: {found.trouble}" if found.trouble else ""
+    return answer, f"the {wanted.kind} {wanted.name} can't be read: {answer.trouble}" if answer.trouble else ""
 
 
 def _is_over(job: PaddleJob) -> bool:

@@ -2,13 +2,14 @@
 
     reconcile(observed, now_s) -> Decision
 
-The status is the only memory, so whatever could not be decided again from the cluster alone is written there first, as a *turning
-point*: that the job is over, that an attempt begins, ports of hosts. What follows a turning point is decided when it is seen, and an
-operator may be killed between any two steps. Everything else follows from what is there: pods that are missing are made, pods of
-earlier attempts are deleted, and nothing is counted or remembered on the way.
+The status is the only memory, so whatever could not be decided again from the cluster alone is written there first, as
+a *turning point*: that the job is over, that an attempt begins, ports of hosts. What follows a turning point is decided
+when it is seen, and an operator may be killed between any two steps. Everything else follows from what is there: pods
+that are missing are made, pods of earlier attempts are deleted, and nothing is counted or remembered on the way.
 
-The questions are asked in this order: is it ours, is it being deleted, over, wrong, suspended, done, held in a queue, too late, has
-something failed, do its pods take too long to start, was its size changed, does it have its ports; then what it should have is made (`operator.upkeep`).
+The questions are asked in this order: is it ours, is it being deleted, over, wrong, suspended, done, held in a queue,
+too late, has something failed, do its pods take too long to start, was its size changed, does it have its ports; then
+what it should have is made (`operator.upkeep`).
 """
 
 from __future__ import annotations
@@ -16,12 +17,11 @@ from __future__ import annotations
 from umiak.core.value import replace
 from umiak.operator import queueing as queues
 from umiak.operator.objects.names import selector
-from umiak.operator.policies import phases, time_limits
+from umiak.operator.policies import limits, phases
+from umiak.operator.policies.limits import is_done, start_of
 from umiak.operator.policies.ports import host_ports, job_port
 from umiak.operator.policies.restarts import Reaction, forgiven, reaction
 from umiak.operator.policies.scale import is_told_otherwise
-from umiak.operator.policies.start_limits import start_of
-from umiak.operator.policies.success import is_done
 from umiak.operator.policies.view import completed_ranges, view_of
 from umiak.operator.policies.waiting import Wait
 from umiak.operator.upkeep import Upkeep, addresses_changed, clean_up, release, upkeep
@@ -79,7 +79,7 @@ def _decided(observed: Observed, now_s: float) -> Decision:
     if queue.hold:
         return _held(view, queue)
     view = replace(view, placements=queue.placements)
-    left = time_limits.deadline_in_s(job, now_s)
+    left = limits.deadline_in_s(job, now_s)
     if left == 0.0:
         limit = job.spec.run_policy.active_deadline_s
         return _finished(
@@ -89,85 +89,85 @@ def _decided(observed: Observed, now_s: float) -> Decision:
 
 
 def _going_on(view: JobView, observed: Observed, queue: QueueStep) -> Decision:
-    found = reaction(view)
-    if found is not None and found.failed:
-        reason = "BackoffLimitExceeded" if "backoffLimit" in found.failed else found.reason
-        return _finished(view, JobPhase.FAILED, reason, found.failed)
+    restart = reaction(view)
+    if restart is not None and restart.failed:
+        reason = "BackoffLimitExceeded" if "backoffLimit" in restart.failed else restart.reason
+        return _finished(view, JobPhase.FAILED, reason, restart.failed)
     start = start_of(view)
-    if found is None and start.reason:
+    if restart is None and start.reason:
         return _finished(view, JobPhase.FAILED, start.reason, start.message)
     if is_told_otherwise(view):
         return _restarted(
             view, Reaction(troubles=(), scope=RestartScope.JOB), "SpecChanged", "the job has another size"
         )
-    if found is None and addresses_changed(view):
+    if restart is None and addresses_changed(view):
         return _restarted(
             view, Reaction(troubles=(), scope=RestartScope.JOB), "AddressChanged", "a pod has a new address"
         )
-    if found is not None and found.wait_s <= 0 and (found.scope is RestartScope.JOB or found.restarted):
-        return _restarted(view, found, found.reason, found.message)
+    if restart is not None and restart.wait_s <= 0 and (restart.scope is RestartScope.JOB or restart.restarted):
+        return _restarted(view, restart, restart.reason, restart.message)
     ports = host_ports(view)
     if ports and ports != dict(view.report.node_ports):
         report = replace(_accepted(view), node_ports=tuple(sorted(ports.items())))
         return Decision(report=report, is_turning_point=True, waits_for="ports of its hosts are chosen")
-    holds = found is not None and found.wait_s > 0
+    holds = restart is not None and restart.wait_s > 0
     if queue.lacks and not holds:
         hold: Wait | None = Wait(reason="ReadingFlavors", message=queue.lacks)
     else:
         hold = Wait(reason="Restarting", message="the last restart was a moment ago") if holds else None
-    made = upkeep(view, observed.refusals, () if found is None else found.replaced, hold)
-    decision = _reported(view, made, found, queue)
+    kept = upkeep(view, observed.refusals, () if restart is None else restart.replaced, hold)
+    decision = _reported(view, kept, restart, queue)
     if holds:  # which pods were there is how it is known, until the restart is decided, that one of them is not
         before = {each.role: each.refs for each in view.report.counts}
         counts = [replace(each, refs=before.get(each.role, each.refs)) for each in decision.report.counts]
         decision = replace(decision, report=replace(decision.report, counts=tuple(counts)))
-    decision = _soonest(decision, found.wait_s if found is not None and holds else None)
+    decision = _soonest(decision, restart.wait_s if restart is not None and holds else None)
     decision = _soonest(decision, start.left_s if start.left_s is None else max(0.1, start.left_s))
-    return _soonest(decision, None if found is None else found.again_in_s)
+    return _soonest(decision, None if restart is None else restart.again_in_s)
 
 
 # ---- the status
 
 
-def _reported(view: JobView, made: Upkeep, found: Reaction | None, queue: QueueStep) -> Decision:
+def _reported(view: JobView, kept: Upkeep, restart: Reaction | None, queue: QueueStep) -> Decision:
     """Go on, and say how it is."""
     report = _accepted(view)
     phase = phases.phase_of(view, report.counts, is_restarting=phases.is_true(view.report, "Restarting"))
-    conditions = phases.waiting(report.conditions, made.wait, view.now_s)
+    conditions = phases.waiting(report.conditions, kept.wait, view.now_s)
     if phase is JobPhase.RUNNING:
         conditions = phases.condition(conditions, "Running", True, view.now_s, "AllPodsRun")
         conditions = phases.ended(conditions, view.now_s, ("Restarting",), "AllPodsRun")
     else:
         conditions = phases.ended(conditions, view.now_s, ("Running",), phase.value)
     if phase is JobPhase.RESTARTING and not phases.is_true(view.report, "Restarting"):
-        reason, why = (found.reason, found.message) if found is not None else ("PodDeleted", "a pod was deleted")
+        reason, why = (restart.reason, restart.message) if restart is not None else ("PodDeleted", "a pod was deleted")
         conditions = phases.condition(conditions, "Restarting", True, view.now_s, reason, why)
-    conditions = _with_drift(view, made, conditions)
+    conditions = _with_drift(view, kept, conditions)
     conditions = tuple([each for each in conditions if each.type != "Queued"])
     if queue.unused:
         conditions = phases.condition(conditions, "Queued", False, view.now_s, queues.UNAVAILABLE, queue.unused)
     count, left_s = forgiven(view)
     report = replace(report, phase=phase, conditions=conditions, completed=completed_ranges(view), forgiven=count)
-    told = queues.ready(view, is_running=phase is JobPhase.RUNNING)
+    events = queues.ready(view, is_running=phase is JobPhase.RUNNING)
     decision = Decision(
-        actions=(*made.actions, *queue.actions, *told),
+        actions=(*kept.actions, *queue.actions, *events),
         report=report,
-        again_in_s=made.again_in_s,
-        waits_for="" if made.wait is None else f"{made.wait.reason}: {made.wait.message}",
+        again_in_s=kept.again_in_s,
+        waits_for="" if kept.wait is None else f"{kept.wait.reason}: {kept.wait.message}",
     )
     return _soonest(decision, left_s)
 
 
-def _with_drift(view: JobView, made: Upkeep, conditions: tuple[Condition, ...]) -> tuple[Condition, ...]:
-    if made.drifted:
-        roles = ", ".join(made.drifted)
+def _with_drift(view: JobView, kept: Upkeep, conditions: tuple[Condition, ...]) -> tuple[Condition, ...]:
+    if kept.drifted:
+        roles = ", ".join(kept.drifted)
         text = f"pods of {roles} were made from an earlier template; the new one is used when they are made again"
         conditions = phases.condition(conditions, "TemplateChanged", True, view.now_s, "TemplateChanged", text)
     else:
         conditions = phases.ended(conditions, view.now_s, ("TemplateChanged",), "TemplateUsed")
-    if made.ignored is not None:
+    if kept.ignored is not None:
         return phases.condition(
-            conditions, "GangScheduling", False, view.now_s, made.ignored.reason, made.ignored.message
+            conditions, "GangScheduling", False, view.now_s, kept.ignored.reason, kept.ignored.message
         )
     return tuple([each for each in conditions if each.type != "GangScheduling"])
 
@@ -199,20 +199,20 @@ def _accepted(view: JobView) -> JobReport:
 # ---- turning points
 
 
-def _restarted(view: JobView, found: Reaction, reason: str, why: str) -> Decision:
+def _restarted(view: JobView, restart: Reaction, reason: str, why: str) -> Decision:
     """Begin an attempt, of the job or of some pods."""
     report = _accepted(view)
     conditions = [each for each in report.conditions if each.type != "Restarting"]
     conditions = list(phases.ended(tuple(conditions), view.now_s, ("Running", "Waiting"), "Restarting"))
     marked = phases.condition(tuple(conditions), "Restarting", True, view.now_s, reason, why)
-    report = replace(report, phase=JobPhase.RESTARTING, restarts=report.restarts + found.cost, conditions=marked)
-    if found.scope is RestartScope.JOB:
+    report = replace(report, phase=JobPhase.RESTARTING, restarts=report.restarts + restart.cost, conditions=marked)
+    if restart.scope is RestartScope.JOB:
         report = replace(
             report, attempt=report.attempt + 1, completed=(), last_logs=(), progress=(), counts=_without(report.counts)
         )
         what = "all pods are started again"
     else:
-        names = set(found.restarted)
+        names = set(restart.restarted)
         times = dict(report.pod_restarts)
         counted = {**times, **{name: times.get(name, 0) + 1 for name in names}}
         logs = tuple([each for each in report.last_logs if each[0] not in names])
@@ -294,8 +294,8 @@ def _stopped(view: JobView, actions: tuple[OperatorAction, ...], why: tuple[str,
         conditions=conditions,
         selector=selector(view.job),
     )
-    told = RecordEvent(reason=reason, message=event)
-    return Decision(actions=(told,), report=report, is_turning_point=True, waits_for=_words(reason, message))
+    record = RecordEvent(reason=reason, message=event)
+    return Decision(actions=(record,), report=report, is_turning_point=True, waits_for=_words(reason, message))
 
 
 def _words(reason: str, message: str) -> str:

@@ -3,9 +3,9 @@
     PodIP, Host   pods, then the ConfigMap when all of them have addresses; containers wait for it
     Service       Services and the ConfigMap, then pods: names are known before there is a pod
 
-A ConfigMap with addresses belongs to one set of pods. When one of them has to be made again it is deleted first, so that the new pod
-can't start with an old list. Names are used again when the object that had them is gone; an object under one of our names that is not
-ours is never touched, and nothing is made while it is there.
+A ConfigMap with addresses belongs to one set of pods. When one of them has to be made again it is deleted first, so
+that the new pod can't start with an old list. Names are used again when the object that had them is gone; an object
+under one of our names that is not ours is never touched, and nothing is made while it is there.
 """
 
 from __future__ import annotations
@@ -17,13 +17,12 @@ from umiak.operator.objects.pod_groups import pod_group
 from umiak.operator.objects.pods import body, prepared, template_digest
 from umiak.operator.objects.services import config_map, service, slots_with_service
 from umiak.operator.policies import clean_up as cleaning
-from umiak.operator.policies import time_limits
+from umiak.operator.policies import limits
 from umiak.operator.policies.failures import Fault, trouble_of
 from umiak.operator.policies.gangs import GROUP_KINDS, driver_of, gang_wait, unused_policy
 from umiak.operator.policies.ports import host_ports
 from umiak.operator.policies.restarts import scope_of, start_delays
-from umiak.operator.policies.waiting import Wait, is_own_group, name_conflict, pods_wait, refused
-from umiak.operator.policies.wake import waking
+from umiak.operator.policies.waiting import Wait, is_own_group, name_conflict, pods_wait, refused, waking
 from umiak.operator.values import (
     CreateObject,
     DeleteObject,
@@ -33,7 +32,7 @@ from umiak.operator.values import (
     ReplaceObject,
     StopPod,
 )
-from umiak.paddlejob.resource import KIND, CleanPods, RestartScope
+from umiak.paddlejob.resource import KIND, CleanPods, JobPhase, RestartScope
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -132,7 +131,7 @@ def clean_up(view: JobView) -> tuple[tuple[OperatorAction, ...], float | None]:
     actions += [_delete(each) for each in _ours(view, GROUP_KINDS)]
     if cleaning.cleans_all(policy, phase) and not pods:
         actions += [_delete(each) for each in _ours(view, {SERVICE})]
-    left = time_limits.expiry_in_s(view.job, view.now_s)
+    left = limits.expiry_in_s(view.job, view.now_s)
     if left == 0.0:
         return (DeleteObject(kind=KIND, name=view.job.name, uid=view.job.uid),), None
     if waiting:
@@ -141,7 +140,9 @@ def clean_up(view: JobView) -> tuple[tuple[OperatorAction, ...], float | None]:
 
 
 def _may_differ(view: JobView) -> bool:
-    """Whether pods go on when a peer has another address: they are restarted one by one, and find each other by themselves."""
+    """Whether pods go on when a peer has another address:
+    they are restarted one by one, and find each other by themselves.
+    """
     alone = all(scope_of(view.spec, wish.role) is not RestartScope.JOB for wish in view.spec.roles)
     return alone and view.done <= view.current.keys()
 
@@ -276,17 +277,35 @@ def _logs(view: JobView, pods: Iterable[SeenPod]) -> list[KeepLogs]:
     """Logs of the pods that failed first and are not kept yet."""
     kept = {name for name, _ in view.report.last_logs}
     room = MOST_LOGS - len(kept)
-    failed = [pod for pod in pods if pod.phase is PodPhase.FAILED and pod.name not in kept and _has_log(view, pod)]
-    failed.sort(key=lambda pod: (pod.ended_s or 0.0, pod.name))
-    return [KeepLogs(pod=pod.name, uid=pod.uid, container=pod.log_of) for pod in failed[: max(0, room)]]
+    failed = [pod for pod in pods if pod.name not in kept and (_has_log(view, pod) or _crashes(view, pod))]
+    failed.sort(key=lambda pod: (pod.phase is not PodPhase.FAILED, pod.ended_s or pod.last_end_s or 0.0, pod.name))
+    return [
+        KeepLogs(pod=pod.name, uid=pod.uid, container=pod.log_of, is_previous=pod.phase is not PodPhase.FAILED)
+        for pod in failed[: max(0, room)]
+    ]
 
 
 def _has_log(view: JobView, pod: SeenPod) -> bool:
-    if pod.exit_code is None or pod.is_told_to_end or view.is_lost(pod) or pod.is_deleting:
+    if (
+        pod.phase is not PodPhase.FAILED
+        or pod.exit_code is None
+        or pod.is_told_to_end
+        or view.is_lost(pod)
+        or pod.is_deleting
+    ):
         return False
     found = trouble_of(pod, view)
     is_own = found is not None and found.fault is not Fault.CLUSTER
     return is_own and (pod.ended_s is None or view.now_s < pod.ended_s + LOG_PATIENCE_S or _is_over(view))
+
+
+def _crashes(view: JobView, pod: SeenPod) -> bool:
+    """Whether a failed job leaves it in the middle of being started again by its node:
+    its log is that of the run before.
+    """
+    is_left = view.report.phase is JobPhase.FAILED and not pod.phase.is_ended
+    has_failed = bool(pod.container_restarts and pod.exit_code)
+    return is_left and has_failed and not (pod.is_told_to_end or pod.is_deleting or view.is_lost(pod))
 
 
 def _is_over(view: JobView) -> bool:

@@ -3,7 +3,8 @@
 Observed  all objects of one job as the cache has them, and what the cluster can do
 Decision  actions to perform in parallel, the status to write, and when to look again
 
-``kind`` is Pod, Service, ConfigMap or PaddleJob; kinds of other groups stand with their group: ``scheduling.volcano.sh/PodGroup``.
+``kind`` is Pod, Service, ConfigMap or PaddleJob; kinds of other groups stand with their group:
+``scheduling.volcano.sh/PodGroup``.
 """
 
 from __future__ import annotations
@@ -14,10 +15,8 @@ from umiak.core.value import value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
-
+    from umiak.core.json_types import JsonMapping, JsonObject
     from umiak.core.problem import Problem
-    from umiak.operator.queue_values import FoundClass, PatchWorkload, SeenWorkload
     from umiak.paddlejob.resource import JobReport, PaddleJob, PodRole
 
 
@@ -64,7 +63,9 @@ class SeenPod:
     """``podIPs``, the first one first."""
     host_address: str = ""
     reason: str = ""
-    """Evicted, Preempting, NodeLost, OOMKilled, ImagePullBackOff, Unschedulable: of the pod, its containers or its conditions."""
+    """Evicted, Preempting, NodeLost, OOMKilled, ImagePullBackOff, Unschedulable:
+    of the pod, its containers or its conditions.
+    """
     message: str = ""
     lacks_image: str = ""
     """The image that a container of it waits for, when it could not be pulled."""
@@ -85,6 +86,11 @@ class SeenPod:
     created_s: float = 0.0
     started_s: float | None = None
     ended_s: float | None = None
+    """This, ``started_s`` and ``last_end_s`` are what its node writes down, in the node's time."""
+    clock_ahead_s: float = 0.0
+    """How far the clock of its node is ahead of the cluster's, as far as it can be told:
+    it started so long after it had been given a node.
+    """
 
 
 @value
@@ -165,7 +171,7 @@ class CreateObject:
 
     kind: str
     name: str
-    body: dict[str, Any]
+    body: JsonObject
     dry: bool = False
 
 
@@ -176,7 +182,7 @@ class ReplaceObject:
     kind: str
     name: str
     uid: str
-    body: dict[str, Any]
+    body: JsonObject
 
 
 @value
@@ -201,6 +207,8 @@ class KeepLogs:
     uid: str
     container: str = ""
     """Empty: the main one."""
+    is_previous: bool = False
+    """Of the run before, where the node has started the container again."""
 
 
 @value
@@ -238,30 +246,131 @@ class RecordEvent:
     is_warning: bool = False
 
 
-if TYPE_CHECKING:
-    OperatorAction = (
-        CreateObject
-        | ReplaceObject
-        | DeleteObject
-        | PatchWorkload
-        | StopPod
-        | WakePod
-        | KeepLogs
-        | RemoveFinalizer
-        | RecordEvent
-    )
-
-
 @value
 class Decision:
-    """What to do now. The status is written first where ``is_turning_point``: what follows must survive a crash in between."""
+    """What to do now. The status is written first where ``is_turning_point``:
+    what follows must survive a crash in between.
+    """
 
     actions: tuple[OperatorAction, ...] = ()
     report: JobReport
     is_turning_point: bool = False
-    """The status must be written first, and the rest is decided when it is seen. Its actions are events only, for after the write."""
+    """The status must be written first, and the rest is decided when it is seen.
+    Its actions are events only, for after the write.
+    """
     again_in_s: float | None = None
     status_may_wait_s: float = 0.0
     """Only counts have changed: the status may be written this much later, together with what follows."""
     waits_for: str = ""
     """In words, for the log and the metric of waiting jobs."""
+
+
+# ---- places in a queue of Kueue, and what is written about them
+
+KUEUE_GROUP = "kueue.x-k8s.io"
+WORKLOAD = f"{KUEUE_GROUP}/Workload"
+VERSIONS = ("v1beta2", "v1beta1")
+"""Versions of the API that are spoken, the newest first."""
+QUEUE_NAME = f"{KUEUE_GROUP}/queue-name"
+"""A label of jobs: the LocalQueue that they wait in."""
+PRIORITY_CLASS = f"{KUEUE_GROUP}/priority-class"
+"""A label of jobs: their WorkloadPriorityClass."""
+MOST_TIME = f"{KUEUE_GROUP}/max-exec-time-seconds"
+"""A label of jobs: after so many seconds of running Kueue takes their place away."""
+JOB_UID = f"{KUEUE_GROUP}/job-uid"
+"""A label of Workloads."""
+FLAVOR = "ResourceFlavor"
+WORKLOAD_PRIORITY, POD_PRIORITY = "WorkloadPriorityClass", "PriorityClass"
+
+
+@value
+class WorkloadCondition:
+    """A condition of a Workload, as Kueue or we have written it."""
+
+    type: str
+    is_true: bool
+    reason: str = ""
+    message: str = ""
+
+
+@value
+class PodPlacement:
+    """What is merged into the pods of one role: from flavors, and from admission checks."""
+
+    labels: tuple[tuple[str, str], ...] = ()
+    annotations: tuple[tuple[str, str], ...] = ()
+    node_selector: tuple[tuple[str, str], ...] = ()
+    tolerations: tuple[JsonMapping, ...] = ()
+
+
+@value
+class PodSetAssignment:
+    """What Kueue has chosen for the pods of one role."""
+
+    name: str
+    flavors: tuple[str, ...] = ()
+    """Names of ResourceFlavors, each once."""
+    updates: tuple[PodPlacement, ...] = ()
+    """Of admission checks."""
+
+
+@value
+class SeenWorkload:
+    """What is kept of a Workload besides what is kept of every object."""
+
+    version: str = ""
+    """Its resource version: it is written over exactly what was decided on."""
+    queue: str = ""
+    priority_class: str = ""
+    priority: int = 0
+    is_active: bool = True
+    conditions: tuple[WorkloadCondition, ...] = ()
+    cluster_queue: str = ""
+    assignments: tuple[PodSetAssignment, ...] = ()
+
+    def condition(self, kind: str) -> WorkloadCondition | None:
+        return next((each for each in self.conditions if each.type == kind), None)
+
+    def is_true(self, kind: str) -> bool:
+        found = self.condition(kind)
+        return found is not None and found.is_true
+
+
+@value
+class ClassLookup:
+    """An object of the whole cluster that a decision needs: a flavor, a class of priority."""
+
+    kind: str
+    name: str
+
+
+@value
+class FoundClass:
+    """What was found under it."""
+
+    lookup: ClassLookup
+    trouble: str = ""
+    """Why there is nothing, in words."""
+    node_labels: tuple[tuple[str, str], ...] = ()
+    tolerations: tuple[JsonMapping, ...] = ()
+    """Of a flavor."""
+    priority: int = 0
+    """Of a class of priority."""
+
+
+@value
+class PatchWorkload:
+    """Set conditions of a Workload, if it is still the version that was decided on."""
+
+    name: str
+    uid: str
+    version: str
+    conditions: tuple[WorkloadCondition, ...]
+    drops_admission: bool = False
+    """Give its quota back: ``status.admission`` is removed as well."""
+    kind: str = WORKLOAD
+
+
+if TYPE_CHECKING:
+    ClusterAction = CreateObject | ReplaceObject | DeleteObject | PatchWorkload | StopPod | WakePod | RemoveFinalizer
+    OperatorAction = ClusterAction | KeepLogs | RecordEvent

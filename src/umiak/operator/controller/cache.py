@@ -1,7 +1,8 @@
 """What the cluster has, as far as it was told: jobs, their children by the UID of their controller, nodes. A decider.
 
-Watches put objects in, and so do the answers to our own writes; an object never gives way to an older version of itself. So a
-decision that follows a write sees at least what was written, however late the watch is, and nothing is made twice.
+Watches put objects in, and so do the answers to our own writes; an object never gives way to an older version of
+itself. So a decision that follows a write sees at least what was written, however late the watch is, and nothing is
+made twice.
 """
 
 from __future__ import annotations
@@ -11,17 +12,17 @@ from umiak.operator.controller.kinds import JOB, POD
 from umiak.operator.controller.seen_objects import SeenNode, node_of, object_of, owner_of, pod_of, version_of
 from umiak.operator.objects.names import JOB_NAME
 from umiak.operator.policies.waiting import is_own_group
-from umiak.operator.values import ClusterFacts, Observed, SeenObject
+from umiak.operator.values import ClusterFacts, Observed, SeenObject, SeenPod
 from umiak.paddlejob.names import RES_NAME
 from umiak.paddlejob.resource import Intranet
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
-    from typing import Any
+    from collections.abc import Callable, Iterable, Iterator
 
+    from umiak.core.json_types import JsonMapping
     from umiak.core.problem import Problem
-    from umiak.operator.values import Refusal, SeenObject, SeenPod
+    from umiak.operator.values import Refusal
     from umiak.paddlejob.reading import PaddleJobReading
     from umiak.paddlejob.resource import PaddleJob
 
@@ -51,7 +52,7 @@ class ClusterCache:
 
     def __init__(
         self,
-        read_job: Callable[[Mapping[str, Any]], PaddleJobReading],
+        read_job: Callable[[JsonMapping], PaddleJobReading],
         changed: Callable[[JobKey], None],
         *,
         node_timeout_s: float = 60.0,
@@ -69,13 +70,15 @@ class ClusterCache:
         self._unlabelled: dict[ObjectKey, bool] = {}
         """Objects without our label, and whether they have the old operator's: if not, no watch tells of them."""
         self._gone: dict[str, int] = {}
-        """UIDs of what was deleted lately, each with the version of its end: an answer that is late must not bring it back."""
+        """UIDs of what was deleted lately, each with the version of its end:
+        an answer that is late must not bring it back.
+        """
         self.nodes: dict[str, SeenNode] = {}
         self._nodes_known = False
 
     # ---- what watches and answers say
 
-    def put_job(self, group: str, body: Mapping[str, Any]) -> CachedJob | None:
+    def put_job(self, group: str, body: JsonMapping) -> CachedJob | None:
         """A job, new or changed. None if a newer version is known."""
         metadata = body["metadata"]
         key = (group, str(metadata.get("namespace") or ""), str(metadata["name"]))
@@ -110,7 +113,7 @@ class ClusterCache:
             if namespace in ("", key[1]) and known.job.uid not in found and known.version <= version:
                 self.remove_job(*key)
 
-    def put(self, kind: str, body: Mapping[str, Any]) -> None:
+    def put(self, kind: str, body: JsonMapping) -> None:
         """A child, new or changed."""
         metadata = body["metadata"]
         key = (kind, str(metadata.get("namespace") or ""), str(metadata["name"]))
@@ -160,7 +163,7 @@ class ClusterCache:
         for key in gone:
             self.remove(*key)
 
-    def put_node(self, body: Mapping[str, Any]) -> None:
+    def put_node(self, body: JsonMapping) -> None:
         node, known = node_of(body), self.nodes.get(body["metadata"]["name"])
         self.nodes[node.name] = node
         if known is not None and known != node:
@@ -199,9 +202,6 @@ class ClusterCache:
 
     # ---- what decisions ask
 
-    def key_of(self, uid: str) -> JobKey | None:
-        return self._keys_by_uid.get(uid)
-
     def get(self, kind: str, namespace: str, name: str) -> SeenPod | SeenObject | None:
         found = self._objects.get((kind, namespace, name))
         return found[1] if found else None
@@ -213,16 +213,13 @@ class ClusterCache:
         cached = self.jobs.get(key)
         if cached is None:
             return None
-        pods: list[Any] = []
-        objects: list[Any] = []
-        for each in self._children.get(cached.job.uid, ()):
-            (pods if each[0] == POD else objects).append(self._objects[each][1])
-        for each in self._blocked_by.get(key, ()):
-            found = self._objects.get(each)
-            if found is not None and found[1].owner_uid != cached.job.uid:
-                (pods if each[0] == POD else objects).append(
-                    replace(found[1], role=None, index=-1) if each[0] == POD else found[1]
-                )
+        seen = [self._objects[child][1] for child in self._children.get(cached.job.uid, ())]
+        for name in self._blocked_by.get(key, ()):
+            other = self.get(*name)
+            if other is not None and other.owner_uid != cached.job.uid:
+                seen.append(replace(other, role=None, index=-1) if isinstance(other, SeenPod) else other)
+        pods = [each for each in seen if isinstance(each, SeenPod)]
+        objects = [each for each in seen if not isinstance(each, SeenPod)]
         lost = frozenset(node for node in {pod.node for pod in pods} if node and self.is_lost(node, pods, now))
         if lost:
             pods = [replace(pod, is_disrupted=True) if pod.node in lost else pod for pod in pods]
@@ -264,8 +261,10 @@ class ClusterCache:
             if len(self._gone) > MOST_GONE:
                 del self._gone[next(iter(self._gone))]
 
-    def _is_gone(self, metadata: Mapping[str, Any], version: int) -> bool:
-        """A watch also says "deleted" of what has lost its label. Another watch tells of it in the same version, not as deleted."""
+    def _is_gone(self, metadata: JsonMapping, version: int) -> bool:
+        """A watch also says "deleted" of what has lost its label.
+        Another watch tells of it in the same version, not as deleted.
+        """
         end = self._gone.get(str(metadata.get("uid") or ""))
         return end is not None and (version < end or (version == end and metadata.get("deletionTimestamp") is not None))
 
@@ -315,6 +314,6 @@ class ClusterCache:
             self._blocked.get(each, {}).pop(key, None)
 
 
-def owner_uid_of(body: Mapping[str, Any]) -> str:
+def owner_uid_of(body: JsonMapping) -> str:
     """The UID of an object's controller."""
     return owner_of(body["metadata"])

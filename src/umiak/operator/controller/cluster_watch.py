@@ -1,4 +1,6 @@
-"""All watches of the operator: jobs, their children of today and of the old operator, nodes, PodGroups, Workloads. An adapter."""
+"""All watches of the operator: jobs, their children of today and of the old operator, nodes, PodGroups, Workloads.
+An adapter.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +15,12 @@ from umiak.paddlejob.names import RES_NAME
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Mapping
-    from typing import Any
+    from collections.abc import Coroutine
 
+    from umiak.core.json_types import JsonMapping
     from umiak.kube.async_api import AsyncKubeApi
     from umiak.operator.controller.cache import ClusterCache
-    from umiak.operator.controller.discovery import Discovery
+    from umiak.operator.controller.discovery import ApiDiscovery
     from umiak.operator.controller.metrics import OperatorMetrics
     from umiak.operator.options import OperatorOptions
 
@@ -35,7 +37,7 @@ class ClusterWatch:
         api: AsyncKubeApi,
         options: OperatorOptions,
         cache: ClusterCache,
-        discovery: Discovery,
+        discovery: ApiDiscovery,
         metrics: OperatorMetrics,
     ) -> None:
         self._api = api
@@ -47,7 +49,9 @@ class ClusterWatch:
         self._loops: list[asyncio.Task[None]] = []
 
     async def start(self) -> list[asyncio.Task[None]]:
-        """Read the whole cluster. The result are the loops that go on with it, which end with an error only; also if this is cancelled."""
+        """Read the whole cluster. The result are the loops that go on with it, which end with an error only;
+        also if this is cancelled.
+        """
         await self._discovery.refresh()
         self._loops += [asyncio.ensure_future(each.run()) for each in self._watched()]
         for each in self._reflectors:
@@ -105,7 +109,7 @@ class ClusterWatch:
         return Reflector(self._api, path, sink, selector=selector, is_optional=is_optional, restarted=restarted)
 
     def _job_sink(self, group: str, namespace: str) -> Sink:
-        def remove(body: Mapping[str, Any]) -> None:
+        def remove(body: JsonMapping) -> None:
             metadata = body["metadata"]
             self.cache.remove_job(group, metadata.get("namespace") or "", metadata["name"], metadata.get("uid") or "")
 
@@ -116,7 +120,7 @@ class ClusterWatch:
         )
 
     def _child_sink(self, kind: str, namespace: str, *, is_old: bool = False) -> Sink:
-        def remove(body: Mapping[str, Any]) -> None:
+        def remove(body: JsonMapping) -> None:
             metadata = body["metadata"]
             self.cache.remove(
                 kind,
@@ -145,7 +149,7 @@ class ClusterWatch:
                 self.cache.tell_all()
 
 
-async def _until(wanted: Coroutine[Any, Any, Any], loops: list[asyncio.Task[None]]) -> None:
+async def _until(wanted: Coroutine[object, None, object], loops: list[asyncio.Task[None]]) -> None:
     """Wait for something, unless one of the loops ends with an error first."""
     task = asyncio.ensure_future(wanted)
     done, _ = await asyncio.wait({task, *loops}, return_when=asyncio.FIRST_COMPLETED)

@@ -1,7 +1,8 @@
 """The operator while it acts: watches, a queue of jobs, decisions, and what follows from them. An adapter.
 
-For each job in turn: look at the cache, decide (pure), and do what was decided. At a turning point the status is written first, and
-decided again on what was written; it is the operator's only memory. One job is never worked on twice at a time.
+For each job in turn: look at the cache, decide (pure), and do what was decided. At a turning point the status is
+written first, and decided again on what was written; it is the operator's only memory. One job is never worked on twice
+at a time.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from umiak.kube.answers import KubeRefused, KubeSilent
 from umiak.operator.class_lookups import ClusterLookups
 from umiak.operator.controller.cache import ClusterCache
 from umiak.operator.controller.cluster_watch import ClusterWatch
-from umiak.operator.controller.discovery import Discovery
+from umiak.operator.controller.discovery import ApiDiscovery
 from umiak.operator.controller.event_recorder import EventRecorder
 from umiak.operator.controller.fair_share import SLICE, FairShare
 from umiak.operator.controller.job_queue import JobQueue
@@ -30,14 +31,15 @@ from umiak.paddlejob.resource import Intranet
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+    from collections.abc import Awaitable, Callable, Coroutine, Iterable
     from typing import Any
 
+    from umiak.core.json_types import JsonMapping
     from umiak.kube.async_api import AsyncKubeApi
     from umiak.operator.controller.cache import CachedJob, JobKey
     from umiak.operator.controller.metrics import Labels, OperatorMetrics
     from umiak.operator.options import OperatorOptions
-    from umiak.operator.values import Decision, Observed, OperatorAction, Refusal
+    from umiak.operator.values import ClusterAction, Decision, Observed, OperatorAction, Refusal
     from umiak.paddlejob.reading import PaddleJobReading
     from umiak.paddlejob.resource import PaddleJob
 
@@ -53,7 +55,9 @@ SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 0.03, 1.0
 PAUSE_PER_DECISION = 10.0
 """A job whose decisions take long is looked at less often: this many times as long is the pause."""
 COUNTS_PER_S, LONGEST_COUNT_PAUSE_S = 25, 10.0
-"""Statuses per second of which only counts have changed: where many jobs start at once, each of them waits longer for more of its pods."""
+"""Statuses per second of which only counts have changed:
+where many jobs start at once, each of them waits longer for more of its pods.
+"""
 RECHECK_S = 15.0
 """How often an object in the way is looked at that no watch tells of."""
 
@@ -72,7 +76,7 @@ class Controller:
         options: OperatorOptions,
         *,
         decide: Callable[[Observed, float], Decision],
-        read_job: Callable[[Mapping[str, Any]], PaddleJobReading],
+        read_job: Callable[[JsonMapping], PaddleJobReading],
         metrics: OperatorMetrics,
         host: str = "",
     ) -> None:
@@ -82,7 +86,7 @@ class Controller:
         self._metrics = metrics
         self.queue = JobQueue()
         self.cache = ClusterCache(read_job, self.queue.add, node_timeout_s=options.node_timeout_s)
-        self._discovery = Discovery(api, options.gang, with_kueue=options.with_kueue)
+        self._discovery = ApiDiscovery(api, options.gang, with_kueue=options.with_kueue)
         self.share = FairShare(options.in_flight)
         self._performer = Performer(api, self.cache, self._discovery.served, metrics)
         self._progress = ProgressReader(self._performer.tail, self.queue.add)
@@ -286,7 +290,7 @@ class Controller:
             self._metrics.count("umiak_operator_job_restarts_total", by, namespace=cached.job.namespace)
         return True
 
-    async def _one(self, key: JobKey, job: PaddleJob, action: Any) -> None:
+    async def _one(self, key: JobKey, job: PaddleJob, action: ClusterAction) -> None:
         known = self._refusals.get(key)
         try:
             await self._performer.perform(key, job, action)
@@ -297,9 +301,9 @@ class Controller:
         if known and isinstance(action, CreateObject):
             known.pop((action.kind, action.name), None)
 
-    def _possible(self, key: JobKey, job: PaddleJob, actions: tuple[OperatorAction, ...]) -> list[OperatorAction]:
+    def _possible(self, key: JobKey, job: PaddleJob, actions: tuple[OperatorAction, ...]) -> list[ClusterAction]:
         """Without events and logs, and without creations that would only be refused: not so soon again, or a name that is taken."""
-        found: list[OperatorAction] = []
+        found: list[ClusterAction] = []
         self._still_refused(key, actions)
         is_held = time.monotonic() < self._not_before.get(key, 0.0)
         is_blocked = False
@@ -364,7 +368,7 @@ class Controller:
             table.pop(key, None)
 
 
-def _facts(discovery: Discovery, options: OperatorOptions, is_six: bool) -> ClusterFacts:
+def _facts(discovery: ApiDiscovery, options: OperatorOptions, is_six: bool) -> ClusterFacts:
     kinds = frozenset(kind.kind for kind in discovery.kinds())
     return ClusterFacts(kinds=kinds, gang=options.gang, kueue=discovery.kueue, etcd=options.etcd, is_six=is_six)
 
@@ -395,6 +399,6 @@ class _Once:
 
 
 def _call(
-    function: Callable[..., Coroutine[Any, Any, None]], *arguments: Any
-) -> Callable[[], Coroutine[Any, Any, None]]:
+    function: Callable[..., Coroutine[object, None, None]], *arguments: Any
+) -> Callable[[], Coroutine[object, None, None]]:
     return lambda: function(*arguments)

@@ -7,7 +7,7 @@ import logging
 from umiak.kube.answers import KubeRefused, KubeSilent
 from umiak.operator.controller.kinds import POD_GROUP, ServedKind
 from umiak.operator.policies.gangs import DRIVERS
-from umiak.operator.queue_values import KUEUE_GROUP, VERSIONS, WORKLOAD
+from umiak.operator.values import KUEUE_GROUP, VERSIONS, WORKLOAD
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ LOG = logging.getLogger("umiak.operator")
 PERIOD_S = 60.0
 
 
-class Discovery:
+class ApiDiscovery:
     """What was found, looked for again from time to time."""
 
     period_s = PERIOD_S

@@ -1,8 +1,8 @@
 """Which operator acts, of several: the one that holds a Lease. An adapter.
 
-The name of the lease is the old operator's, so that it and this one never act at the same time. The holder renews it every
-``RETRY_S``; if it could not for ``RENEW_S``, it stops acting, well before another may take the lease after ``LEASE_S``. How long a
-lease has not changed is measured with the own clock alone: clocks of machines differ.
+The name of the lease is the old operator's, so that it and this one never act at the same time. The holder renews it
+every ``RETRY_S``; if it could not for ``RENEW_S``, it stops acting, well before another may take the lease after
+``LEASE_S``. How long a lease has not changed is measured with the own clock alone: clocks of machines differ.
 """
 
 from __future__ import annotations
@@ -10,17 +10,18 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 import logging
-import random
 import time
 
+from umiak.adapters.stores.http_retry import chance
 from umiak.kube.answers import KubeRefused, KubeSilent
+from umiak.operator.cancellation import ended, within
 from umiak.operator.controller.kinds import LEASES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
-    from typing import Any
 
+    from umiak.core.json_types import JsonObject
     from umiak.kube.async_api import AsyncKubeApi
 
 LOG = logging.getLogger("umiak.operator")
@@ -68,7 +69,7 @@ class LeaseElection:
                 done, _ = await asyncio.wait({work, keeping}, return_when=asyncio.FIRST_COMPLETED)
             finally:
                 self.is_leader = False
-                await _ended(work, keeping)
+                await ended(work, keeping)
             for task in done:
                 task.result()
             LOG.warning("the lease %s/%s is lost: not acting any more", self._namespace, self._name)
@@ -78,11 +79,11 @@ class LeaseElection:
         if self.holder != self.identity:
             return
         try:
-            lease = await asyncio.wait_for(self._api.get(self._path()), 3.0)
+            lease = await within(self._api.get(self._path()), 3.0)
             spec = lease.get("spec") or {}
             if spec.get("holderIdentity") == self.identity:
                 lease["spec"] = {**spec, "holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": _stamp()}
-                await asyncio.wait_for(self._api.replace(self._path(), lease), 3.0)
+                await within(self._api.replace(self._path(), lease), 3.0)
                 self.holder = ""
         except (KubeRefused, KubeSilent, asyncio.TimeoutError) as error:
             LOG.warning("the lease was not given up: %s", error)
@@ -99,7 +100,7 @@ class LeaseElection:
             except (KubeRefused, KubeSilent, asyncio.TimeoutError) as error:
                 if not (isinstance(error, KubeRefused) and error.status == 409):
                     LOG.warning("the lease can't be read: %s", error)
-            await asyncio.sleep(self._retry_s * random.uniform(0.8, 1.2))  # noqa: S311 - jitter
+            await asyncio.sleep(self._retry_s * (0.8 + 0.4 * chance()))
 
     async def _keep(self) -> None:
         """Returns when the lease may be lost."""
@@ -109,7 +110,7 @@ class LeaseElection:
             if left_s <= 0:
                 return
             try:
-                if not await asyncio.wait_for(self._try(), left_s):
+                if not await within(self._try(), left_s):
                     return
             except (KubeRefused, KubeSilent, asyncio.TimeoutError) as error:
                 LOG.warning("the lease was not renewed: %s", error or "no answer")
@@ -150,7 +151,7 @@ class LeaseElection:
         self._renewed_at = began  # of the request, not of its answer: the lease may count from there
         self.holder = self.identity
 
-    def _spec(self, old: dict[str, Any], *, is_new: bool) -> dict[str, Any]:
+    def _spec(self, old: JsonObject, *, is_new: bool) -> JsonObject:
         now = _stamp()
         changes = int(old.get("leaseTransitions") or 0) + (1 if is_new and old else 0)
         acquired = now if is_new else old.get("acquireTime") or now
@@ -164,12 +165,6 @@ class LeaseElection:
 
     def _path(self) -> str:
         return LEASES.path(self._namespace, self._name)
-
-
-async def _ended(*tasks: asyncio.Future[Any]) -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def _stamp() -> str:

@@ -1,4 +1,5 @@
-"""Events about jobs, as `kubectl describe` shows them: equal ones are counted, and a job that fails all the time writes few. An adapter.
+"""Events about jobs, as `kubectl describe` shows them:
+equal ones are counted, and a job that fails all the time writes few. An adapter.
 
 Recording never waits and never fails: an event that could not be written is not worth a job.
 """

@@ -2,10 +2,10 @@
 
     outcome = await share.run([call, call, ...], is_current)
 
-Each job in turn may start ``SLICE`` requests, and then goes to the end of the line; so a small job is served in one turn, jobs are
-finished one by one, and one with a thousand pods gives way after a few milliseconds. What is last to do for a job (``is_last``) goes
-before what begins others. A job begins with a few requests at a time
-and doubles them as they succeed; after the first failure nothing more of it is started, since the next would fail as well.
+Each job in turn may start ``SLICE`` requests, and then goes to the end of the line; so a small job is served in one
+turn, jobs are finished one by one, and one with a thousand pods gives way after a few milliseconds. What is last to do
+for a job (``is_last``) goes before what begins others. A job begins with a few requests at a time and doubles them as
+they succeed; after the first failure nothing more of it is started, since the next would fail as well.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class _Batch:
 
 
 class FairShare:
-    """The one door to the API for what jobs want done."""
+    """The one way to the API for what jobs want done."""
 
     def __init__(self, in_flight: int = IN_FLIGHT) -> None:
         self._in_flight = in_flight

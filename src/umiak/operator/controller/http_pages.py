@@ -1,10 +1,14 @@
-"""A few pages over HTTP: health for the kubelet, metrics for Prometheus. An adapter; asyncio."""
+"""A few pages over HTTP: health for the kubelet, metrics for Prometheus. An adapter; asyncio.
+
+Not aiohttp's server, which leaves a connection open for ever on which no request comes.
+"""
 
 from __future__ import annotations
 
 import asyncio
+from http import HTTPStatus
 
-from umiak.core.problem import Exit, Problem, UmiakError
+from umiak.core.problem import UmiakError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -14,17 +18,12 @@ if TYPE_CHECKING:
 
 LONGEST_REQUEST = 8192
 REQUEST_S = 5.0
-WORDS = {
-    200: "OK",
-    404: "Not Found",
-    405: "Method Not Allowed",
-    500: "Internal Server Error",
-    503: "Service Unavailable",
-}
 
 
 def address_of(text: str) -> tuple[str, int] | None:
-    """``:8080``, ``127.0.0.1:8080``, ``[::1]:8080``; None for ``0`` or nothing, which serve nothing. ValueError if it is none."""
+    """``:8080``, ``127.0.0.1:8080``, ``[::1]:8080``; None for ``0`` or nothing, which serve nothing.
+    ValueError if it is none.
+    """
     if text in ("", "0"):
         return None
     host, _, port = text.rpartition(":")
@@ -40,11 +39,12 @@ async def serve(address: tuple[str, int], pages: Mapping[str, Page]) -> asyncio.
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), REQUEST_S)
-            status, text = _page(head.split(b"\r\n", 1)[0].decode(errors="replace"), pages)
+            request = head.split(b"\r\n", 1)[0].decode(errors="replace")
+            status, text = _page(request, pages)
             body = text.encode()
             kind = "text/plain; version=0.0.4; charset=utf-8"
-            lines = f"HTTP/1.1 {status} {WORDS[status]}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
-            writer.write(lines.encode() + body)
+            lines = f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+            writer.write(lines.encode() + (b"" if request.startswith("HEAD ") else body))
             await writer.drain()
         except (OSError, EOFError, asyncio.TimeoutError, asyncio.LimitOverrunError):
             pass
@@ -56,13 +56,12 @@ async def serve(address: tuple[str, int], pages: Mapping[str, Page]) -> asyncio.
         return await asyncio.start_server(answer, host or None, port, limit=LONGEST_REQUEST)
     except OSError as error:
         where = f"{host}:{port}"
-        problem = Problem(
-            code="UM-OPERATOR-002",
-            what=f"the address can't be listened on: {where}",
+        raise UmiakError.refused(
+            "UM-OPERATOR-002",
+            f"the address can't be listened on: {where}",
             why=error.strerror,
             hint="name another one, or 0 for none: `--metrics-bind-address`, `--health-probe-bind-address`",
-        )
-        raise UmiakError(problem, exit_status=Exit.REFUSED) from None
+        ) from None
 
 
 def _page(request: str, pages: Mapping[str, Page]) -> tuple[int, str]:

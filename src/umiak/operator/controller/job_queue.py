@@ -4,18 +4,21 @@
     key = await queue.get(); ...; queue.done(key)      of a job that was looked at before
     key = await queue.get_new(); ...; queue.done(key)  of a job that was not
 
-A key that is added while it is worked on is handed out again after ``done``, and never to two workers at once. Keys are handed out
-in the order in which they came. New jobs stand in a line of their own, so that few of them are begun at a time and jobs are finished
-one by one: what is left to do for a job that has begun never waits behind the beginnings of others, and a new job does not wait for all
-that goes on. After a failure a key comes back later, each time twice as late, with jitter.
+A key that is added while it is worked on is handed out again after ``done``, and never to two workers at once. Keys are
+handed out in the order in which they came. New jobs stand in a line of their own, so that few of them are begun at a
+time and jobs are finished one by one: what is left to do for a job that has begun never waits behind the beginnings of
+others, and a new job does not wait for all that goes on. After a failure a key comes back later, each time twice as
+late, with jitter.
 """
 
 from __future__ import annotations
 
 import asyncio
 import heapq
-import random
 from collections import OrderedDict
+
+from umiak.adapters.stores import http_retry
+from umiak.operator.cancellation import within
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,7 +30,7 @@ FIRST_BACKOFF_S, LONGEST_BACKOFF_S = 0.2, 60.0
 class JobQueue:
     """Keys to look at."""
 
-    def __init__(self, *, chance: Callable[[], float] = random.random) -> None:
+    def __init__(self, *, chance: Callable[[], float] = http_retry.chance) -> None:
         self._waiting: OrderedDict[Hashable, float] = OrderedDict()
         """Keys that were handed out before, and since when they wait."""
         self._fresh: OrderedDict[Hashable, float] = OrderedDict()
@@ -111,7 +114,7 @@ class JobQueue:
             self._changed.clear()
             wait_s = self._later[0][0] - _now() if self._later else None
             try:
-                await asyncio.wait_for(self._changed.wait(), None if wait_s is None else max(wait_s, 0.0))
+                await within(self._changed.wait(), None if wait_s is None else max(wait_s, 0.0))
             except asyncio.TimeoutError:
                 pass
 

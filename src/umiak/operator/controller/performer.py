@@ -1,7 +1,8 @@
 """Does what was decided: objects are created, written again and deleted, logs are read, statuses written. An adapter.
 
-Every answer goes into the cache at once. A creation is idempotent by name and owner, a deletion by UID, and a status is written only
-over the version of the job that was decided on; so all of it may be done again, and by another operator after this one was killed.
+Every answer goes into the cache at once. A creation is idempotent by name and owner, a deletion by UID, and a status is
+written only over the version of the job that was decided on; so all of it may be done again, and by another operator
+after this one was killed.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ import time
 from umiak.core.shown import inert
 from umiak.core.value import replace
 from umiak.kube.answers import KubeRefused, KubeSilent
-from umiak.kube.async_api import JSON_PATCH
+from umiak.kube.requests import JSON_PATCH
+from umiak.operator.cancellation import within
 from umiak.operator.controller.cache import owner_uid_of
 from umiak.operator.controller.kinds import (
     CONFIG_MAPS,
@@ -28,12 +30,12 @@ from umiak.operator.controller.kinds import (
 )
 from umiak.operator.objects.names import JOB_NAME, WOKEN
 from umiak.operator.objects.workloads import with_conditions
-from umiak.operator.queue_values import PatchWorkload
 from umiak.operator.values import (
     STOP_S,
     CreateObject,
     DeleteObject,
     KeepLogs,
+    PatchWorkload,
     Refusal,
     RemoveFinalizer,
     ReplaceObject,
@@ -45,13 +47,13 @@ from umiak.paddlejob.templates.main_container import main_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from typing import Any
+    from collections.abc import Callable
 
+    from umiak.core.json_types import JsonMapping, JsonObject
     from umiak.kube.async_api import AsyncKubeApi
     from umiak.operator.controller.cache import CachedJob, ClusterCache, JobKey
     from umiak.operator.controller.metrics import OperatorMetrics
-    from umiak.operator.values import Decision
+    from umiak.operator.values import ClusterAction, Decision
     from umiak.paddlejob.resource import JobReport, PaddleJob
 
 LOG = logging.getLogger("umiak.operator")
@@ -101,12 +103,7 @@ class Performer:
         """Kinds of other groups, as this cluster serves them."""
         self._metrics = metrics
 
-    async def perform(
-        self,
-        key: JobKey,
-        job: PaddleJob,
-        action: CreateObject | ReplaceObject | DeleteObject | PatchWorkload | StopPod | WakePod | RemoveFinalizer,
-    ) -> None:
+    async def perform(self, key: JobKey, job: PaddleJob, action: ClusterAction) -> None:
         """Do it. ActionRefused or KubeSilent if it was not done."""
         verb = VERBS[type(action)]
         kind = action.kind if not isinstance(action, RemoveFinalizer) else JOB
@@ -142,8 +139,10 @@ class Performer:
             raise
         self._metrics.count("umiak_operator_actions_total", verb=verb, kind=kind, result="done")
 
-    async def write_status(self, cached: CachedJob, status: Mapping[str, Any]) -> CachedJob | None:
-        """Write a status over the version of the job that was decided on. None if the job is another one by now, which is read again."""
+    async def write_status(self, cached: CachedJob, status: JsonMapping) -> CachedJob | None:
+        """Write a status over the version of the job that was decided on.
+        None if the job is another one by now, which is read again.
+        """
         job = cached.job
         kind = jobs_kind(job.api)
         patch = [
@@ -180,13 +179,10 @@ class Performer:
     async def last_lines(self, job: PaddleJob, wanted: KeepLogs) -> str:
         """The end of a pod's log; where it can't be read, a line that says why."""
         try:
-            text = await self._log(job, wanted.pod, LOG_LINES, wanted.container)
-        except KubeRefused as refused:
-            return f"(the log can't be read: {refused.status} {refused.reason})"
-        except (KubeSilent, OSError, asyncio.TimeoutError) as error:
-            return f"(the log can't be read: {type(error).__name__})"
+            text = await self._log(job, wanted.pod, LOG_LINES, wanted.container, is_previous=wanted.is_previous)
         except Exception as error:  # noqa: BLE001 - whatever it is, the job goes on without the log
-            return f"(the log can't be read: {type(error).__name__})"
+            why = f"{error.status} {error.reason}" if isinstance(error, KubeRefused) else type(error).__name__
+            return f"(the log can't be read: {why})"
         return inert(text.strip())[-LONGEST_LOG:] or "(the log is empty)"
 
     async def tail(self, job: PaddleJob, pod: str, lines: int) -> str | None:
@@ -197,12 +193,16 @@ class Performer:
             LOG.debug("%s/%s: its log can't be read: %s", job.namespace, pod, error)
             return None
 
-    async def _log(self, job: PaddleJob, pod: str, lines: int, container: str = "") -> str:
+    async def _log(
+        self, job: PaddleJob, pod: str, lines: int, container: str = "", *, is_previous: bool = False
+    ) -> str:
         query = {"tailLines": str(lines), "limitBytes": str(16 * LONGEST_LOG)}
+        if is_previous:
+            query["previous"] = "true"
         container = container or self._main_container(job, pod)
         if container:
             query["container"] = container
-        return await asyncio.wait_for(self._api.text(PODS.path(job.namespace, pod, "log"), **query), timeout=LOG_S)
+        return await within(self._api.text(PODS.path(job.namespace, pod, "log"), **query), LOG_S)
 
     # ---- actions
 
@@ -248,7 +248,7 @@ class Performer:
         self._cache.put(action.kind, await self._api.replace(path, body))
 
     async def _delete(self, job: PaddleJob, action: DeleteObject) -> None:
-        options: dict[str, Any] = {"preconditions": {"uid": action.uid}, "propagationPolicy": "Background"}
+        options: JsonObject = {"preconditions": {"uid": action.uid}, "propagationPolicy": "Background"}
         if action.grace_s is not None:
             options["gracePeriodSeconds"] = action.grace_s
         kind = jobs_kind(job.api) if action.kind == JOB else self._kind(action.kind)
@@ -357,7 +357,7 @@ class Performer:
         return main_name(containers)
 
 
-def _labelled(body: Mapping[str, Any], job: PaddleJob) -> dict[str, Any]:
+def _labelled(body: JsonMapping, job: PaddleJob) -> JsonObject:
     """With the label by which it is found again: what the watches don't tell of would be made for ever."""
     metadata = body["metadata"]
     labels = {JOB_NAME: job.name[:63], **(metadata.get("labels") or {})}

@@ -1,6 +1,8 @@
-"""The operator as a process: client, pages of health and metrics, election, and the controller while it is elected. An adapter.
+"""The operator as a process: client, pages of health and metrics, election, and the controller while it is elected.
+An adapter.
 
-SIGTERM and SIGINT end it cleanly: nothing more is started, and the lease is given up so that the next operator need not wait.
+SIGTERM and SIGINT end it cleanly: nothing more is started,
+and the lease is given up so that the next operator need not wait.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from umiak.core.problem import Exit, UmiakError
 from umiak.kube import access
 from umiak.kube.answers import KubeRefused, KubeSilent, told
 from umiak.kube.async_api import AsyncKubeApi
+from umiak.operator.cancellation import within
 from umiak.operator.controller import http_pages
 from umiak.operator.controller.cluster_watch import WATCHES
 from umiak.operator.controller.controller import AT_ONCE, NEW_AT_ONCE, Controller
@@ -115,7 +118,7 @@ class _Program:
             await self._election.give_up()
         if controller is not None:
             try:
-                await asyncio.wait_for(controller.flush_events(), ENDING_S)
+                await within(controller.flush_events(), ENDING_S)
             except asyncio.TimeoutError:
                 pass
         if isinstance(results[0], Exception) and not isinstance(results[0], asyncio.CancelledError):

@@ -1,7 +1,7 @@
 """What running jobs say about themselves, from the end of their first workers' logs. An adapter; asyncio.
 
-Only jobs that ask for it are read (`paddlejob.progress`), each at most once in 30 seconds and few at a time; a log that can't be read is
-tried again as late. Pods need no rights of their own for it, and nothing waits for it.
+Only jobs that ask for it are read (`paddlejob.progress`), each at most once in 30 seconds and few at a time;
+a log that can't be read is tried again as late. Pods need no rights of their own for it, and nothing waits for it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""Keeps one collection of the API in the cache: a list in pages, then a watch that goes on where the last one ended. An adapter.
+"""Keeps one collection of the API in the cache: a list in pages, then a watch that goes on where the last one ended.
+An adapter.
 
-Watches end, break off and are forgotten by the server; each is begun again at the last version that was seen, and bookmarks keep
-that one fresh. Only if the server has forgotten it as well (410) is the collection listed again, after a random pause, since all
-watchers of a server that was restarted do so at once.
+Watches end, break off and are forgotten by the server; each is begun again at the last version that was seen, and
+bookmarks keep that one fresh. Only if the server has forgotten it as well (410) is the collection listed again, after a
+random pause, since all watchers of a server that was restarted do so at once.
 """
 
 from __future__ import annotations
@@ -10,17 +11,18 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import random
 import time
 
+from umiak.adapters.stores.http_retry import chance
+from umiak.core.backoff import RetryPolicy
 from umiak.core.value import value
 from umiak.kube.answers import KubeRefused, KubeSilent
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from typing import Any
+    from collections.abc import Callable
 
+    from umiak.core.json_types import JsonMapping
     from umiak.kube.async_api import AsyncKubeApi
 
 LOG = logging.getLogger("umiak.operator")
@@ -28,7 +30,7 @@ WATCH_S = 300
 """How long the server is asked to keep a watch open; a random part is added."""
 QUIET_S = 150.0
 """Bookmarks come every minute, so a connection that is silent for this long is broken."""
-FIRST_DELAY_S, LONGEST_DELAY_S = 0.2, 30.0
+POLICY = RetryPolicy(first_s=0.2, attempts=None)
 RELIST_JITTER_S = 1.0
 SHORTEST_WATCH_S = 0.1
 
@@ -41,8 +43,8 @@ class _Forgotten(Exception):
 class Sink:
     """Where the objects go."""
 
-    put: Callable[[Mapping[str, Any]], object]
-    remove: Callable[[Mapping[str, Any]], object]
+    put: Callable[[JsonMapping], object]
+    remove: Callable[[JsonMapping], object]
     listed: Callable[[set[str], int], object]
     """After a whole list: the UIDs in it, and its version."""
 
@@ -80,16 +82,17 @@ class Reflector:
 
     async def run(self) -> None:
         """For ever."""
-        delay_s = FIRST_DELAY_S
+        failures = 0
         while True:
-            trouble = await self._follow()
-            if trouble is None:
-                delay_s = FIRST_DELAY_S
+            error = await self._follow()
+            if error is None:
+                failures = 0
                 continue
-            await asyncio.sleep(delay_s * random.uniform(0.75, 1.25))  # noqa: S311 - jitter
-            delay_s = min(delay_s * 2, LONGEST_DELAY_S)
+            failures += 1
+            after_s = error.after_s if isinstance(error, KubeRefused) else 0.0
+            await asyncio.sleep(POLICY.wait_s(failures, chance(), retry_after_s=after_s) or 0.0)
 
-    async def _follow(self) -> Exception | None:
+    async def _follow(self) -> KubeRefused | KubeSilent | None:
         """List if need be, then watch until that ends. The result is what went wrong."""
         try:
             if not self._version:
@@ -106,7 +109,7 @@ class Reflector:
             self._restarted("forgotten")
             self._version = ""
             LOG.info("%s: listing again: %s", self.path, gone)
-            await asyncio.sleep(random.uniform(0.0, RELIST_JITTER_S))  # noqa: S311 - jitter
+            await asyncio.sleep(RELIST_JITTER_S * chance())
         except (KubeRefused, KubeSilent) as error:
             self._restarted("broken")
             if self._is_optional and isinstance(error, KubeRefused) and error.status in (403, 404):
@@ -118,7 +121,8 @@ class Reflector:
     async def _list(self) -> None:
         found: set[str] = set()
         version = ""
-        async for items, version in self._api.pages(self.path, **self._query):  # noqa: B007 - the last one counts
+        async for items, page_version in self._api.pages(self.path, **self._query):
+            version = page_version  # that of the last page counts
             for body in items:
                 found.add(str(body["metadata"].get("uid") or ""))
                 self._put(body)
@@ -129,7 +133,7 @@ class Reflector:
         self._version = version
 
     async def _watch(self) -> None:
-        seconds = int(self._watch_s * random.uniform(1.0, 1.3))  # noqa: S311 - jitter
+        seconds = int(self._watch_s * (1.0 + 0.3 * chance()))
         query = {
             **self._query,
             "resourceVersion": self._version,
@@ -147,7 +151,7 @@ class Reflector:
         except ValueError as error:
             raise KubeSilent("a line of the watch is no JSON", self.path) from error
 
-    def _take(self, event: Mapping[str, Any]) -> None:
+    def _take(self, event: JsonMapping) -> None:
         kind, body = event.get("type"), event.get("object") or {}
         self.heard_at = time.monotonic()
         if kind == "ERROR":
@@ -160,7 +164,7 @@ class Reflector:
             self._sink.remove(body)
         self._version = str((body.get("metadata") or {}).get("resourceVersion") or self._version)
 
-    def _put(self, body: Mapping[str, Any]) -> None:
+    def _put(self, body: JsonMapping) -> None:
         try:
             self._sink.put(body)
         except Exception:  # one object that can't be read must not hide all others

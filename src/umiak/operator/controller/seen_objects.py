@@ -1,26 +1,30 @@
-"""Objects of the API, reduced at once to the little that decisions need: ten thousand pods must fit into memory. A decider."""
+"""Objects of the API, reduced at once to the little that decisions need: ten thousand pods must fit into memory.
+A decider.
+"""
 
 from __future__ import annotations
 
 import sys
 
-from umiak.core.shown import one_line
+from umiak.core.shown import end_of_log
 from umiak.core.value import value
 from umiak.kube.times import maybe
 from umiak.operator.objects.names import ATTEMPT, DIGEST, INDEX, KUBEFLOW_INDEX, KUBEFLOW_TYPE, WOKEN
 from umiak.operator.objects.seen_containers import seen_containers
 from umiak.operator.objects.workloads import seen_workload
-from umiak.operator.queue_values import WORKLOAD
-from umiak.operator.values import STOP_S, PodPhase, SeenObject, SeenPod
+from umiak.operator.values import STOP_S, WORKLOAD, PodPhase, SeenObject, SeenPod
 from umiak.paddlejob.names import RES_TYPE
 from umiak.paddlejob.resource import PodRole
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from typing import Any
+
+    from umiak.core.json_types import JsonMapping
 
 LONGEST_MESSAGE = 300
+CLOCKS_S = 30.0
+"""Clocks that differ less are taken as equal."""
 ROLES = {**{role.value: role for role in PodRole}, "master": PodRole.PS}
 PHASES = {phase.value: phase for phase in PodPhase}
 
@@ -37,13 +41,13 @@ class SeenNode:
     """Since when, or since when it does."""
 
 
-def version_of(body: Mapping[str, Any]) -> int:
+def version_of(body: JsonMapping) -> int:
     """The resource version as a number, to tell an older answer from a newer one; 0 where it is none."""
     text = str((body.get("metadata") or {}).get("resourceVersion") or "")
     return int(text) if text.isdigit() else 0
 
 
-def owner_of(metadata: Mapping[str, Any]) -> str:
+def owner_of(metadata: JsonMapping) -> str:
     """The UID of an object's controller; empty where it has none."""
     for each in metadata.get("ownerReferences") or ():
         if each.get("controller"):
@@ -51,7 +55,7 @@ def owner_of(metadata: Mapping[str, Any]) -> str:
     return ""
 
 
-def pod_of(body: Mapping[str, Any]) -> SeenPod:
+def pod_of(body: JsonMapping) -> SeenPod:
     """A pod."""
     metadata, spec, status = body["metadata"], body.get("spec") or {}, body.get("status") or {}
     labels, notes = metadata.get("labels") or {}, metadata.get("annotations") or {}
@@ -64,6 +68,7 @@ def pod_of(body: Mapping[str, Any]) -> SeenPod:
     addresses = tuple([str(each.get("ip")) for each in status.get("podIPs") or () if each.get("ip")])
     if not addresses and status.get("podIP"):
         addresses = (str(status["podIP"]),)
+    created_s, started_s = maybe(metadata.get("creationTimestamp")) or 0.0, maybe(status.get("startTime"))
     return SeenPod(
         name=name,
         uid=str(metadata.get("uid") or ""),
@@ -80,7 +85,7 @@ def pod_of(body: Mapping[str, Any]) -> SeenPod:
         addresses=addresses,
         host_address=sys.intern(str(status.get("hostIP") or "")),
         reason=sys.intern(reason),
-        message=one_line(message, LONGEST_MESSAGE) if message else "",
+        message=end_of_log(message, LONGEST_MESSAGE) if message else "",
         lacks_image=sys.intern(training.lacks_image),
         exit_code=training.exit_code,
         container_restarts=training.restarts,
@@ -89,13 +94,23 @@ def pod_of(body: Mapping[str, Any]) -> SeenPod:
         digest=sys.intern(str(notes.get(DIGEST) or "")),
         woken=str(notes.get(WOKEN) or ""),
         is_disrupted=_is_true(conditions.get("DisruptionTarget")),
-        created_s=maybe(metadata.get("creationTimestamp")) or 0.0,
-        started_s=maybe(status.get("startTime")),
+        created_s=created_s,
+        started_s=started_s,
         ended_s=training.ended_s,
+        clock_ahead_s=_clock_ahead_s(created_s, conditions.get("PodScheduled") or {}, started_s),
     )
 
 
-def object_of(kind: str, body: Mapping[str, Any]) -> SeenObject:
+def _clock_ahead_s(created_s: float, placed: JsonMapping, started_s: float | None) -> float:
+    """A node takes up a pod as soon as the scheduler has given it to it, and not before that."""
+    if started_s is None or not created_s:
+        return 0.0
+    placed_s = maybe(placed.get("lastTransitionTime")) if _is_true(placed) else None
+    ahead_s = started_s - max(created_s, placed_s or 0.0)
+    return ahead_s if abs(ahead_s) > CLOCKS_S else 0.0
+
+
+def object_of(kind: str, body: JsonMapping) -> SeenObject:
     """A Service, a ConfigMap, a PodGroup, a Workload."""
     metadata = body["metadata"]
     notes = metadata.get("annotations") or {}
@@ -112,7 +127,7 @@ def object_of(kind: str, body: Mapping[str, Any]) -> SeenObject:
     )
 
 
-def node_of(body: Mapping[str, Any]) -> SeenNode:
+def node_of(body: JsonMapping) -> SeenNode:
     """A node: whether its kubelet speaks."""
     name, uid = str(body["metadata"]["name"]), str(body["metadata"].get("uid") or "")
     for each in (body.get("status") or {}).get("conditions") or ():
@@ -122,10 +137,10 @@ def node_of(body: Mapping[str, Any]) -> SeenNode:
     return SeenNode(name=name, uid=uid)
 
 
-def _reason(
-    status: Mapping[str, Any], conditions: Mapping[str, Mapping[str, Any]], reason: str, message: str
-) -> tuple[str, str]:
-    """The word of the pod itself counts most, then that of the cluster that took it away, of its containers, of the scheduler."""
+def _reason(status: JsonMapping, conditions: Mapping[str, JsonMapping], reason: str, message: str) -> tuple[str, str]:
+    """The word of the pod itself counts most, then that of the cluster that took it away,
+    of its containers, of the scheduler.
+    """
     if status.get("reason"):
         return str(status["reason"]), str(status.get("message") or "")
     taken = conditions.get("DisruptionTarget")
@@ -139,7 +154,7 @@ def _reason(
     return "", ""
 
 
-def _group_phase(status: Mapping[str, Any]) -> str:
+def _group_phase(status: JsonMapping) -> str:
     """Of a PodGroup: Volcano and scheduler-plugins have a phase, the native one has conditions."""
     if status.get("phase"):
         return str(status["phase"])
@@ -149,7 +164,7 @@ def _group_phase(status: Mapping[str, Any]) -> str:
     return ""
 
 
-def _is_true(condition: Mapping[str, Any] | None) -> bool:
+def _is_true(condition: JsonMapping | None) -> bool:
     return condition is not None and condition.get("status") == "True"
 
 

@@ -1,4 +1,6 @@
-"""Labels, annotations and kinds of the operator's objects; those that the old operators had are in `paddlejob.names`. Values."""
+"""Labels, annotations and kinds of the operator's objects; those that the old operators had are in `paddlejob.names`.
+Values.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +12,7 @@ from umiak.paddlejob.resource import GROUP, KIND, JobApi, PodRole
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
-
+    from umiak.core.json_types import JsonObject
     from umiak.paddlejob.resource import PaddleJob
 
 JOB_NAME = f"{GROUP}/job-name"
@@ -41,7 +42,7 @@ SERVICE = "Service"
 CONFIG_MAP = "ConfigMap"
 
 
-def owners(job: PaddleJob) -> list[dict[str, Any]]:
+def owners(job: PaddleJob) -> list[JsonObject]:
     """The owner reference of a child: with it the cluster collects the child when the job is gone."""
     return [
         {

@@ -63,7 +63,9 @@ def elastic_environment(view: JobView) -> dict[str, str]:
 
 
 def elastic_master(view: JobView, slot: PodSlot, ports: Mapping[str, int]) -> dict[str, str]:
-    """Where a pod of an elastic job meets the others; with etcd all are told the same. The first worker has a Service for that."""
+    """Where a pod of an elastic job meets the others; with etcd all are told the same.
+    The first worker has a Service for that.
+    """
     if not view.spec.is_elastic or view.facts.etcd:
         return {}
     first = pod_name(view.job.name, PodRole.WORKER, 0, view.job.api)

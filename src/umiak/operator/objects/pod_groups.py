@@ -9,19 +9,18 @@ from umiak.operator.objects.names import DIGEST, JOB_NAME, digest, owners
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
-
+    from umiak.core.json_types import JsonObject
     from umiak.operator.policies.gangs import GangDriver
     from umiak.paddlejob.resource import JobSpec, PaddleJob
 
 
-def pod_group(job: PaddleJob, driver: GangDriver) -> dict[str, Any]:
+def pod_group(job: PaddleJob, driver: GangDriver) -> JsonObject:
     """The body; its digest tells whether one that exists is still right."""
     gang = job.spec.gang
     pods = sum([max(0, wish.replicas) for wish in job.spec.roles])
     asked = gang.min_available if gang and gang.min_available is not None else pods
     least = max(1, min(asked, pods))
-    spec: dict[str, Any]
+    spec: JsonObject
     if driver.name == "native":
         spec = {"schedulingPolicy": {"gang": {"minCount": least}}}
     else:
@@ -58,7 +57,7 @@ def least_resources(spec: JobSpec) -> dict[str, str]:
     return {name: quantities.written(number) for name, number in sorted(total.items()) if number}
 
 
-def pod_resources(spec: dict[str, Any]) -> dict[str, Fraction]:
+def pod_resources(spec: JsonObject) -> dict[str, Fraction]:
     """What the scheduler counts for a pod: its containers together, or the largest init container if that is more.
 
     Init containers with ``restartPolicy: Always`` run beside what comes after them.
@@ -80,7 +79,7 @@ def pod_resources(spec: dict[str, Any]) -> dict[str, Fraction]:
     return quantities.added(found, overhead)
 
 
-def _asked(container: dict[str, Any]) -> dict[str, Fraction]:
+def _asked(container: JsonObject) -> dict[str, Fraction]:
     """Requests; a limit without a request is one."""
     resources = container.get("resources") or {}
     asked = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}

@@ -1,10 +1,10 @@
 """The bodies of a job's pods: the role's template, with what the operator adds. A decider.
 
-A template is prepared once per role, and each of its pods shares everything with it that is the same for all: a job of a thousand
-pods is a thousand small dictionaries. Bodies are for reading: nobody changes what they share.
+A template is prepared once per role, and each of its pods shares everything with it that is the same for all:
+a job of a thousand pods is a thousand small dictionaries. Bodies are for reading: nobody changes what they share.
 
-Added are names, labels and annotations, the owner, host name, variables (after the user's own, so that they win), where they are
-not said the restart policy, and what the network mode and the gang driver need. No container is added.
+Added are names, labels and annotations, the owner, host name, variables (after the user's own, so that they win),
+where they are not said the restart policy, and what the network mode and the gang driver need. No container is added.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ from umiak.paddlejob.templates.main_container import main_index, main_name
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from typing import Any
 
+    from umiak.core.json_types import JsonObject
     from umiak.operator.policies.gangs import GangDriver
     from umiak.operator.policies.view import JobView
-    from umiak.operator.queue_values import PodPlacement
-    from umiak.paddlejob.resource import PaddleJob, RoleWish
+    from umiak.operator.values import PodPlacement
+    from umiak.paddlejob.resource import PaddleJob, PaddleJobRole
 
 VOLCANO_GROUP = "scheduling.k8s.io/group-name"
 VOLCANO_TASK, VOLCANO_JOB = "volcano.sh/task-spec", "volcano.sh/job-name"
@@ -59,25 +59,25 @@ class RolePods:
 
     labels: dict[str, str]
     annotations: dict[str, str]
-    metadata: dict[str, Any]
-    spec: dict[str, Any]
-    containers: tuple[dict[str, Any], ...]
+    metadata: JsonObject
+    spec: JsonObject
+    containers: tuple[JsonObject, ...]
     main: int
     """The number of the one that trains."""
     told: tuple[int, ...]
     """The numbers of those that get variables."""
-    users: tuple[tuple[dict[str, Any], ...], ...]
+    users: tuple[tuple[JsonObject, ...], ...]
     """The users' own variables of these, without those that we set."""
-    variables: tuple[dict[str, Any], ...]
+    variables: tuple[JsonObject, ...]
     """Behind the user's own and each pod's."""
 
 
-def template_digest(wish: RoleWish) -> str:
+def template_digest(wish: PaddleJobRole) -> str:
     """Of the template of a role."""
     return digest(wish.template)
 
 
-def prepared(view: JobView, wish: RoleWish, driver: GangDriver | None) -> RolePods:
+def prepared(view: JobView, wish: PaddleJobRole, driver: GangDriver | None) -> RolePods:
     """The common part of a role's pods."""
     job, spec = view.job, dict(wish.template.get("spec") or {})
     metadata = wish.template.get("metadata") or {}
@@ -101,6 +101,8 @@ def prepared(view: JobView, wish: RoleWish, driver: GangDriver | None) -> RolePo
         _place(placement, spec, labels, annotations)
     containers = [dict(each) for each in spec.get("containers") or ()]
     main = main_index(containers)
+    if containers and containers[main].get("restartPolicy"):
+        _set_own_restarts(view, containers[main])
     annotations[MAIN_CONTAINER] = main_name(containers)
     annotations.setdefault(DEFAULT_CONTAINER, main_name(containers))
     if not is_kubeflow and not view.spec.is_elastic and containers:
@@ -133,7 +135,7 @@ def prepared(view: JobView, wish: RoleWish, driver: GangDriver | None) -> RolePo
     )
 
 
-def body(role: RolePods, slot: PodSlot, view: JobView, ports: Mapping[str, int]) -> dict[str, Any]:
+def body(role: RolePods, slot: PodSlot, view: JobView, ports: Mapping[str, int]) -> JsonObject:
     """One pod."""
     job = view.job
     is_kubeflow = job.api is JobApi.KUBEFLOW
@@ -169,8 +171,8 @@ def _names(view: JobView, role: PodRole) -> set[str]:
     return {each["name"] for each in made}
 
 
-def _variables(view: JobView, slot: PodSlot, ports: Mapping[str, int]) -> list[dict[str, Any]]:
-    address: dict[str, Any] = {"name": contract.POD_IP, "value": slot.name}
+def _variables(view: JobView, slot: PodSlot, ports: Mapping[str, int]) -> list[JsonObject]:
+    address: JsonObject = {"name": contract.POD_IP, "value": slot.name}
     if view.spec.intranet is not Intranet.SERVICE:
         address = _own_address(contract.POD_IP)
     made = [address, *_listed(contract.of_pod(slot.role.value, slot.index))]
@@ -185,14 +187,14 @@ def _variables(view: JobView, slot: PodSlot, ports: Mapping[str, int]) -> list[d
     return made
 
 
-def _kubeflow_variables(view: JobView, slot: PodSlot) -> list[dict[str, Any]]:
+def _kubeflow_variables(view: JobView, slot: PodSlot) -> list[JsonObject]:
     leader = kubeflow.leader_of(view.spec)
     is_first = slot.role is leader and slot.index == 0
     found = contract.of_kubeflow(
         view.job.name,
         len(view.slots),
         pod_name(view.job.name, leader, 0, view.job.api),
-        port=kubeflow.meeting_port(view.spec),
+        port=kubeflow.rendezvous_port(view.spec),
         is_first=is_first,
         is_server=slot.role is PodRole.PS if view.spec.role(PodRole.PS) else None,
         is_six=view.facts.is_six,
@@ -201,19 +203,19 @@ def _kubeflow_variables(view: JobView, slot: PodSlot) -> list[dict[str, Any]]:
     return [*own, *_listed(found)]
 
 
-def _own_address(name: str) -> dict[str, Any]:
+def _own_address(name: str) -> JsonObject:
     return {"name": name, "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": "status.podIP"}}}
 
 
-def _listed(variables: Mapping[str, str]) -> list[dict[str, Any]]:
+def _listed(variables: Mapping[str, str]) -> list[JsonObject]:
     return [{"name": name, "value": text} for name, text in variables.items()]
 
 
-def _restart_policy(view: JobView, wish: RoleWish, asked: str) -> str:
+def _restart_policy(view: JobView, wish: PaddleJobRole, asked: str) -> str:
     """As asked. Where the template is silent, containers are restarted in their pods if nobody else has to know.
 
-    Always becomes OnFailure: a training that has ended well is done, and must not begin again before its pod can be deleted. Where there
-    are rules about failures, the operator has to see each of them.
+    Always becomes OnFailure: a training that has ended well is done, and must not begin again before
+    its pod can be deleted. Where there are rules about failures, the operator has to see each of them.
     """
     if view.spec.run_policy.rules:
         return "Never"
@@ -224,13 +226,22 @@ def _restart_policy(view: JobView, wish: RoleWish, asked: str) -> str:
     return "OnFailure" if view.spec.intranet is Intranet.SERVICE and wish.role is PodRole.WORKER else "Never"
 
 
-def _with_port(ports: list[dict[str, Any]], port: int, *, is_host: bool = False) -> list[dict[str, Any]]:
+def _set_own_restarts(view: JobView, container: JsonObject) -> None:
+    """What the main container itself says about restarts counts before its pod's: the same holds for it."""
+    if view.spec.run_policy.rules:
+        container["restartPolicy"] = "Never"
+        container.pop("restartPolicyRules", None)
+    elif container["restartPolicy"] == "Always":
+        container["restartPolicy"] = "OnFailure"
+
+
+def _with_port(ports: list[JsonObject], port: int, *, is_host: bool = False) -> list[JsonObject]:
     if not is_host and any(each.get("containerPort") == port for each in ports):
         return ports
     return [*ports, {"containerPort": port, "protocol": "TCP", **({"hostPort": port} if is_host else {})}]
 
 
-def _place(placement: PodPlacement, spec: dict[str, Any], labels: dict[str, str], annotations: dict[str, str]) -> None:
+def _place(placement: PodPlacement, spec: JsonObject, labels: dict[str, str], annotations: dict[str, str]) -> None:
     """Where a queue of Kueue has found room: pods go there and nowhere else. Labels that are ours stay."""
     if placement.node_selector:
         spec["nodeSelector"] = {**(spec.get("nodeSelector") or {}), **dict(placement.node_selector)}
@@ -246,7 +257,7 @@ def _join_gang(
     driver: GangDriver,
     job: PaddleJob,
     role: str,
-    spec: dict[str, Any],
+    spec: JsonObject,
     labels: dict[str, str],
     annotations: dict[str, str],
 ) -> None:

@@ -1,8 +1,9 @@
-"""What the containers of a pod say about its training: how it ended, why it waits, how often it was restarted. A decider.
+"""What the containers of a pod say about its training: how it ended, why it waits, how often it was restarted.
+A decider.
 
-The main container (`paddlejob.templates.main_container`) decides. Init containers count until it starts; a sidecar counts for nothing but to keep a
-pod from starting. Kubernetes says of a pod that it runs as long as one of its containers does: with an ordinary sidecar, also when the
-training has ended.
+The main container (`paddlejob.templates.main_container`) decides. Init containers count until it starts; a sidecar
+counts for nothing but to keep a pod from starting. Kubernetes says of a pod that it runs as long as one of its
+containers does: with an ordinary sidecar, also when the training has ended.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ from umiak.paddlejob.templates.main_container import main_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-    from typing import Any
+    from collections.abc import Iterable, Sequence
+
+    from umiak.core.json_types import JsonMapping
 
 IMAGE_REASONS = frozenset(
     [
@@ -54,12 +56,12 @@ class SeenContainers:
     """The container whose log says why: the main one, or an init container that failed before it could start."""
 
 
-def seen_containers(body: Mapping[str, Any], pod_phase: PodPhase) -> SeenContainers:
+def seen_containers(body: JsonMapping, pod_phase: PodPhase) -> SeenContainers:
     """Of the JSON of a pod."""
     spec, status = body.get("spec") or {}, body.get("status") or {}
     notes = body["metadata"].get("annotations") or {}
     name = str(notes.get(MAIN_CONTAINER) or main_name(spec.get("containers") or ()))
-    rows: Sequence[Mapping[str, Any]] = status.get("containerStatuses") or []
+    rows: Sequence[JsonMapping] = status.get("containerStatuses") or []
     main = next((row for row in rows if row.get("name") == name), rows[0] if len(rows) == 1 else {})
     init = _ordinary(spec, status.get("initContainerStatuses") or ())
     # A pod-level reason, such as Evicted, says that the cluster ended it: a container that was told to end may say 0.
@@ -67,15 +69,17 @@ def seen_containers(body: Mapping[str, Any], pod_phase: PodPhase) -> SeenContain
     state, ended = main.get("state") or {}, _last_end(main)
     broken = next((row for row in init if _last_end(row).get("exitCode")), None)
     is_before = not ended and not state.get("running")
-    blamed: Sequence[Mapping[str, Any]] = [main, *init]
+    blamed: Sequence[JsonMapping] = [main, *init]
     if pod_phase is PodPhase.PENDING:
         blamed = [main, *(status.get("initContainerStatuses") or ()), *rows]
     reason, message = _worry(blamed)
     if broken is not None and is_before:
         message = f"init container {broken.get('name')}{': ' if message else ''}{message}"
     exit_code = ended.get("exitCode") if ended or broken is None or not is_before else _last_end(broken)["exitCode"]
+    listed: Sequence[JsonMapping] = spec.get("containers") or ()
+    container: JsonMapping = next((each for each in listed if each.get("name") == name), {})
     return SeenContainers(
-        phase=_phase(pod_phase, state, ended, str(spec.get("restartPolicy") or "")) if is_own_end else pod_phase,
+        phase=_phase(pod_phase, state, ended, container, spec) if is_own_end else pod_phase,
         exit_code=None if exit_code is None else int(exit_code),
         restarts=sum(int(row.get("restartCount") or 0) for row in (main, *init)),
         reason=reason,
@@ -87,31 +91,48 @@ def seen_containers(body: Mapping[str, Any], pod_phase: PodPhase) -> SeenContain
     )
 
 
-def _phase(pod_phase: PodPhase, state: Mapping[str, Any], ended: Mapping[str, Any], policy: str) -> PodPhase:
+def _phase(
+    pod_phase: PodPhase,
+    state: JsonMapping,
+    ended: JsonMapping,
+    container: JsonMapping,
+    spec: JsonMapping,
+) -> PodPhase:
     if not ended:
         return pod_phase
+    policy = str(container.get("restartPolicy") or spec.get("restartPolicy") or "")
     if ended.get("exitCode") == 0 and (state.get("terminated") or policy == "Always"):
         return PodPhase.SUCCEEDED
     # Otherwise the node starts it again, in its pod.
-    return PodPhase.FAILED if state.get("terminated") and policy == "Never" else pod_phase
+    stays = policy == "Never" and not _is_restarted_by_rule(container, ended.get("exitCode"))
+    return PodPhase.FAILED if state.get("terminated") and stays else pod_phase
 
 
-def _ordinary(spec: Mapping[str, Any], rows: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+def _is_restarted_by_rule(container: JsonMapping, code: object) -> bool:
+    """Whether a rule of the container itself is about this exit code. They all restart something."""
+    for rule in container.get("restartPolicyRules") or ():
+        asked = rule.get("exitCodes") or {}
+        if (code in (asked.get("values") or ())) is (asked.get("operator") != "NotIn"):
+            return True
+    return False
+
+
+def _ordinary(spec: JsonMapping, rows: Iterable[JsonMapping]) -> list[JsonMapping]:
     """Init containers that end; those that are always restarted are sidecars."""
     sidecars = {each.get("name") for each in spec.get("initContainers") or () if each.get("restartPolicy") == "Always"}
     return [row for row in rows if row.get("name") not in sidecars]
 
 
-def _last_end(row: Mapping[str, Any]) -> Mapping[str, Any]:
-    found: Mapping[str, Any] = (row.get("state") or {}).get("terminated") or {}
+def _last_end(row: JsonMapping) -> JsonMapping:
+    found: JsonMapping = (row.get("state") or {}).get("terminated") or {}
     return found or (row.get("lastState") or {}).get("terminated") or {}
 
 
-def _lacks_image(row: Mapping[str, Any]) -> bool:
+def _lacks_image(row: JsonMapping) -> bool:
     return ((row.get("state") or {}).get("waiting") or {}).get("reason") in IMAGE_REASONS
 
 
-def _worry(rows: Iterable[Mapping[str, Any]]) -> tuple[str, str]:
+def _worry(rows: Iterable[JsonMapping]) -> tuple[str, str]:
     """The first reason to worry about, and what is said about it."""
     for row in rows:
         waiting = (row.get("state") or {}).get("waiting") or {}

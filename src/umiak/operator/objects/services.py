@@ -20,14 +20,15 @@ from umiak.paddlejob.resource import Intranet, JobApi, PodRole
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
-
+    from umiak.core.json_types import JsonObject
     from umiak.operator.policies.view import JobView, PodSlot
     from umiak.paddlejob.resource import PaddleJob
 
 
 def slots_with_service(view: JobView) -> list[PodSlot]:
-    """Pods that are reached by name: all in Service mode and of Kubeflow's jobs; the one where pods meet, if they meet at one."""
+    """Pods that are reached by name: all in Service mode and of Kubeflow's jobs;
+    the one where pods meet, if they meet at one.
+    """
     if view.spec.intranet is Intranet.SERVICE or view.job.api is JobApi.KUBEFLOW:
         return list(view.slots)
     if view.spec.is_elastic and not view.facts.etcd:
@@ -35,7 +36,7 @@ def slots_with_service(view: JobView) -> list[PodSlot]:
     return []
 
 
-def service(job: PaddleJob, slot: PodSlot) -> dict[str, Any]:
+def service(job: PaddleJob, slot: PodSlot) -> JsonObject:
     """A pod's name in the cluster's DNS, also while the pod is not ready."""
     if job.api is JobApi.KUBEFLOW:
         labels = {
@@ -74,7 +75,7 @@ def service(job: PaddleJob, slot: PodSlot) -> dict[str, Any]:
     }
 
 
-def config_map(job: PaddleJob, data: dict[str, str]) -> dict[str, Any]:
+def config_map(job: PaddleJob, data: dict[str, str]) -> JsonObject:
     """What all pods of an attempt are told."""
     return {
         "apiVersion": "v1",

@@ -1,7 +1,7 @@
 """The Workload of a job: its body, what is read from one, and a changed status. A decider.
 
-The digest of a Workload is that of what its quota and its flavors depend on: numbers of pods, what containers ask for, and where pods may
-run. Another image or command changes nothing about its place in the queue.
+The digest of a Workload is that of what its quota and its flavors depend on: numbers of pods,
+what containers ask for, and where pods may run. Another image or command changes nothing about its place in the queue.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from __future__ import annotations
 from hashlib import sha256
 
 from umiak.core.shown import one_line
-from umiak.kube.times import text_of
+from umiak.kube.times import maybe, text_of
 from umiak.operator.objects.names import DIGEST, JOB_NAME, digest, owners
 from umiak.operator.objects.pods import prepared
-from umiak.operator.queue_values import (
+from umiak.operator.values import (
     JOB_UID,
     KUEUE_GROUP,
     MOST_TIME,
@@ -31,12 +31,12 @@ from umiak.paddlejob.resource import KIND, JobApi
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-    from typing import Any
+    from collections.abc import Iterable
 
+    from umiak.core.json_types import JsonMapping, JsonObject
     from umiak.operator.policies.gangs import GangDriver
     from umiak.operator.policies.view import JobView
-    from umiak.paddlejob.resource import PaddleJob
+    from umiak.paddlejob.resource import PaddleJob, PaddleJobRole
 
 LONGEST_NAME = 63
 LONGEST_MESSAGE = 1000
@@ -44,7 +44,9 @@ _PLACING = ("nodeSelector", "affinity", "tolerations", "runtimeClassName", "over
 
 
 def queue_of(job: PaddleJob) -> str:
-    """The LocalQueue that a job is to wait in; empty: none. Kueue itself sees to jobs of kubeflow.org, by ``runPolicy.suspend``."""
+    """The LocalQueue that a job is to wait in; empty: none.
+    Kueue itself sees to jobs of kubeflow.org, by ``runPolicy.suspend``.
+    """
     return _label(job, QUEUE_NAME) if job.api is JobApi.BATCH else ""
 
 
@@ -82,10 +84,10 @@ def workload_digest(job: PaddleJob) -> str:
 
 def workload(
     view: JobView, version: str, driver: GangDriver | None, priority: FoundClass | None, *, is_active: bool = True
-) -> dict[str, Any]:
+) -> JsonObject:
     """The body, in one version of the API."""
     job = view.job
-    spec: dict[str, Any] = {
+    spec: JsonObject = {
         "queueName": queue_of(job),
         "active": is_active,
         "podSets": [_pod_set(view, wish, driver) for wish in job.spec.roles if wish.replicas > 0],
@@ -107,7 +109,7 @@ def workload(
     }
 
 
-def _pod_set(view: JobView, wish: Any, driver: GangDriver | None) -> dict[str, Any]:
+def _pod_set(view: JobView, wish: PaddleJobRole, driver: GangDriver | None) -> JsonObject:
     """The pods of a role, as they are made: but for variables, which differ from pod to pod."""
     pods = prepared(view, wish, driver)
     metadata = {"labels": pods.labels, "annotations": pods.annotations}
@@ -115,7 +117,7 @@ def _pod_set(view: JobView, wish: Any, driver: GangDriver | None) -> dict[str, A
     return {"name": wish.role.value, "count": wish.replicas, "template": {"metadata": metadata, "spec": spec}}
 
 
-def _priority(version: str, priority: FoundClass | None) -> dict[str, Any]:
+def _priority(version: str, priority: FoundClass | None) -> JsonObject:
     if priority is None:
         return {"priority": 0}
     name, is_own = priority.lookup.name, priority.lookup.kind == WORKLOAD_PRIORITY
@@ -134,7 +136,7 @@ def _label(job: PaddleJob, name: str) -> str:
 # ---- what is read
 
 
-def seen_workload(body: Mapping[str, Any]) -> SeenWorkload:
+def seen_workload(body: JsonMapping) -> SeenWorkload:
     """What a Workload says, in either version of the API."""
     spec, status = body.get("spec") or {}, body.get("status") or {}
     admission = status.get("admission") or {}
@@ -151,7 +153,7 @@ def seen_workload(body: Mapping[str, Any]) -> SeenWorkload:
     )
 
 
-def _condition(row: Mapping[str, Any]) -> WorkloadCondition:
+def _condition(row: JsonMapping) -> WorkloadCondition:
     return WorkloadCondition(
         type=str(row.get("type") or ""),
         is_true=row.get("status") == "True",
@@ -160,7 +162,7 @@ def _condition(row: Mapping[str, Any]) -> WorkloadCondition:
     )
 
 
-def _assignment(row: Mapping[str, Any], status: Mapping[str, Any]) -> PodSetAssignment:
+def _assignment(row: JsonMapping, status: JsonMapping) -> PodSetAssignment:
     name = str(row.get("name") or "")
     updates = [
         _update(update)
@@ -172,7 +174,7 @@ def _assignment(row: Mapping[str, Any], status: Mapping[str, Any]) -> PodSetAssi
     return PodSetAssignment(name=name, flavors=tuple(flavors), updates=tuple(updates))
 
 
-def _update(row: Mapping[str, Any]) -> PodPlacement:
+def _update(row: JsonMapping) -> PodPlacement:
     return PodPlacement(
         labels=pairs(row.get("labels")),
         annotations=pairs(row.get("annotations")),
@@ -181,7 +183,7 @@ def _update(row: Mapping[str, Any]) -> PodPlacement:
     )
 
 
-def found_in(lookup: ClassLookup, body: Mapping[str, Any]) -> FoundClass:
+def found_in(lookup: ClassLookup, body: JsonMapping) -> FoundClass:
     """What a flavor or a class of priority says."""
     spec = body.get("spec") or {}
     return FoundClass(
@@ -192,7 +194,7 @@ def found_in(lookup: ClassLookup, body: Mapping[str, Any]) -> FoundClass:
     )
 
 
-def pairs(items: Mapping[str, Any] | None) -> tuple[tuple[str, str], ...]:
+def pairs(items: JsonMapping | None) -> tuple[tuple[str, str], ...]:
     """A map of texts, as a value."""
     return tuple(sorted([(str(name), str(text)) for name, text in (items or {}).items()]))
 
@@ -201,8 +203,8 @@ def pairs(items: Mapping[str, Any] | None) -> tuple[tuple[str, str], ...]:
 
 
 def with_conditions(
-    body: Mapping[str, Any], wanted: Iterable[WorkloadCondition], now_s: float, *, drops_admission: bool = False
-) -> dict[str, Any]:
+    body: JsonMapping, wanted: Iterable[WorkloadCondition], now_s: float, *, drops_admission: bool = False
+) -> JsonObject:
     """The status of a Workload with some conditions changed. A condition's time is that of its last turn."""
     status = dict(body.get("status") or {})
     rows = [dict(each) for each in status.get("conditions") or ()]
@@ -222,7 +224,22 @@ def with_conditions(
             rows.append(made)
         else:
             rows[rows.index(old)] = made
-    status["conditions"] = rows
     if drops_admission:
+        status |= _ran_before(body, now_s)
         status.pop("admission", None)
+    status["conditions"] = rows
     return status
+
+
+def _ran_before(body: JsonMapping, now_s: float) -> dict[str, int]:
+    """How long a Workload has been admitted in all:
+    Kueue counts it against the most time, also after the next admission.
+    """
+    status = body.get("status") or {}
+    # The older version of the API has a slip in the field's name.
+    is_older = str(body.get("apiVersion") or "").endswith("/v1beta1")
+    name = "accumulatedPastExexcutionTimeSeconds" if is_older else "accumulatedPastExecutionTimeSeconds"
+    rows = status.get("conditions") or ()
+    admitted: JsonMapping = next((row for row in rows if row.get("type") == "Admitted"), {})
+    since_s = maybe(admitted.get("lastTransitionTime")) if admitted.get("status") == "True" else None
+    return {} if since_s is None else {name: int(status.get(name) or 0) + max(0, int(now_s - since_s))}

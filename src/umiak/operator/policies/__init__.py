@@ -1,1 +1,3 @@
-"""What becomes of a job, one function per question: failures, restarts, success, clean-up, ports, gangs. Deciders only."""
+"""What becomes of a job, one function per question: failures, restarts, success, clean-up, ports, gangs.
+Deciders only.
+"""

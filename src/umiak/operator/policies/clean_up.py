@@ -8,8 +8,9 @@
     Running      those that have not ended        those that have not ended
     Never        none                             none
 
-A pod that has not ended holds memory and accelerators; one that has ended holds its log, and nothing else. So what still runs in pods
-that stay (servers, sidecars of trainings that have ended) is stopped: the pods remain, with their logs.
+A pod that has not ended holds memory and accelerators; one that has ended holds its log, and nothing else. So what
+still runs in pods that stay (servers, sidecars of trainings that have ended) is stopped: the pods remain, with their
+logs.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from umiak.operator.policies.view import JobView
     from umiak.operator.values import SeenPod
-    from umiak.paddlejob.resource import FailureRule, RoleWish
+    from umiak.paddlejob.resource import FailureRule, PaddleJobRole
 
 CLUSTER_REASONS = frozenset(
     [
@@ -116,7 +116,9 @@ def _trouble(pod: SeenPod, view: JobView) -> Trouble | None:
 
 
 def _ruled(found: Trouble, rules: tuple[FailureRule, ...]) -> Trouble:
-    """As the first rule says that is about it. A pod that ended because of another one is not looked at: the other one is."""
+    """As the first rule says that is about it.
+    A pod that ended because of another one is not looked at: the other one is.
+    """
     if found.is_consequence:
         return found
     for number, rule in enumerate(rules):
@@ -140,8 +142,10 @@ def _is_about(rule: FailureRule, found: Trouble) -> bool:
     return found.reason != "PodDeleted"
 
 
-def _is_never(view: JobView, wish: RoleWish) -> bool:
-    """Whether no pod of the role is to be started again: a word of Kubeflow's; elsewhere it is about containers in their pods."""
+def _is_never(view: JobView, wish: PaddleJobRole) -> bool:
+    """Whether no pod of the role is to be started again:
+    a word of Kubeflow's; elsewhere it is about containers in their pods.
+    """
     never = (wish.template.get("spec") or {}).get("restartPolicy") == "Never"
     return view.job.api is JobApi.KUBEFLOW and never and not wish.restarts_by_exit_code
 

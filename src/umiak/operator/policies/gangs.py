@@ -1,7 +1,8 @@
 """Gang scheduling: all pods of a job get their places together, or none does. A decider.
 
-The operator is started with a driver. It is used for jobs whose templates name no other scheduler. Where the cluster does not
-serve the driver's PodGroup, the job waits and says so: pods without their group could each hold a part of what all of them need.
+The operator is started with a driver. It is used for jobs whose templates name no other scheduler. Where the cluster
+does not serve the driver's PodGroup, the job waits and says so: pods without their group could each hold a part of what
+all of them need.
 """
 
 from __future__ import annotations

@@ -48,7 +48,9 @@ def counts_of(view: JobView) -> tuple[RoleCounts, ...]:
 
 
 def last_counts(view: JobView) -> tuple[RoleCounts, ...]:
-    """Counts of a job that is over: what ended stays counted when its pods are deleted, what runs is counted while it does."""
+    """Counts of a job that is over: what ended stays counted when its pods are deleted,
+    what runs is counted while it does.
+    """
     before = {each.role: each for each in view.report.counts}
     found = []
     for now in counts_of(view):
@@ -127,7 +129,9 @@ def warns_now(old: JobReport, new: JobReport) -> str:
 
 
 def is_urgent(old: JobReport, new: JobReport) -> bool:
-    """Whether the change of a status should be seen at once; counts, refs and what is waited for can wait for more of their kind."""
+    """Whether the change of a status should be seen at once;
+    counts, refs and what is waited for can wait for more of their kind.
+    """
     if new.phase is not old.phase and new.phase is not JobPhase.STARTING:
         return True
     remembered = ("attempt", "restarts", "forgiven", "pod_restarts", "port", "node_ports", "start_s", "completion_s")

@@ -1,7 +1,7 @@
 """Which ports pods listen on. A decider.
 
-Each pod has a block of 20. Blocks lie below the range that kernels take ports of outgoing connections from (32768 and up) and below
-that of NodePorts (30000 and up), so that nothing else takes them by chance.
+Each pod has a block of 20. Blocks lie below the range that kernels take ports of outgoing connections
+from (32768 and up) and below that of NodePorts (30000 and up), so that nothing else takes them by chance.
 
     PodIP     one block per job, the same for all pods: each has an address of its own
     Service   36000, as the old operator had it: people's manifests and tools name it
@@ -11,6 +11,7 @@ that of NodePorts (30000 and up), so that nothing else takes them by chance.
 
 from __future__ import annotations
 
+from itertools import islice
 from zlib import crc32
 
 from umiak.contracts.paddlejob import PORTS_PER_POD
@@ -18,8 +19,6 @@ from umiak.paddlejob.resource import Intranet, JobApi
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from umiak.operator.policies.view import JobView
     from umiak.paddlejob.resource import PaddleJob
 
@@ -47,7 +46,7 @@ def host_ports(view: JobView) -> dict[str, int]:
     own = {(port - FIRST_PORT) // PORTS_PER_POD for port in known.values()}
     others = {(port - FIRST_PORT) // PORTS_PER_POD for _, port in view.facts.kept_ports}
     free = _free_blocks(_start(view.job.uid), len(needed), own, others)
-    return {**known, **{name: _port(block) for name, block in zip(needed, free)}}  # noqa: B905 - as many as needed
+    return {**known, **{name: _port(block) for name, block in zip(needed, free, strict=True)}}
 
 
 def _free_blocks(start: int, count: int, own: set[int], others: set[int]) -> list[int]:
@@ -58,14 +57,10 @@ def _free_blocks(start: int, count: int, own: set[int], others: set[int]) -> lis
         (block for block in rounds if block not in own and block not in others),
         (block for block in rounds if block not in own and block in others),
     ):
-        found.extend(_first(usable, count - len(found)))
+        found.extend(islice(usable, count - len(found)))
     while len(found) < count:
         found.extend(rounds[: count - len(found)])
     return found
-
-
-def _first(blocks: Iterable[int], count: int) -> list[int]:
-    return [block for block, _ in zip(blocks, range(count))]  # noqa: B905 - the shorter of both
 
 
 def _start(uid: str) -> int:

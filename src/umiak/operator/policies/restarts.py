@@ -1,8 +1,8 @@
 """What is started again after a failure, how often, and how soon. A decider.
 
-The budget (``backoffLimit``) is spent by failures of the program alone, whether the operator starts pods again or the node
-starts containers again in their pods. What takes part in a restart is the *scope*: the pod, its role, or the whole job.
-docs/decisions/0016-restart-scopes.md says why it can be wider than asked for.
+The budget (``backoffLimit``) is spent by failures of the program alone, whether the operator starts pods again or the
+node starts containers again in their pods. What takes part in a restart is the *scope*: the pod, its role, or the whole
+job. docs/decisions/0016-restart-scopes.md says why it can be wider than asked for.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from umiak.paddlejob.resource import Intranet, JobApi, JobMode, JobPhase, PodRol
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from umiak.operator.policies.view import JobView, PodSlot
     from umiak.paddlejob.resource import JobReport, JobSpec
 
@@ -22,11 +24,13 @@ DEFAULT_RESET_S = 3600
 """After so long without a failure the budget is whole again: a job of a month is not ended by its fourth failure."""
 FIRST_DELAY_S, LONGEST_DELAY_S = 10.0, 360.0
 LEAST_APART_S = 10.0
-"""Between restarts that cost nothing: a node that refuses a pod at once must not be asked a hundred times a second. The pause doubles with
-each of them; a job that ran for longer than the pause is started again at once."""
+"""Between restarts that cost nothing: a node that refuses a pod at once must not be asked a hundred times a second.
+The pause doubles with each of them; a job that ran for longer than the pause is started again at once.
+"""
 CAUSE_S = 180.0
-"""How long the cause of a failure is waited for that a launcher blames on another pod. Clusters notice a silent node after 50 s, and it
-counts as lost a minute later."""
+"""How long the cause of a failure is waited for that a launcher blames on another pod.
+Clusters notice a silent node after 50 s, and it counts as lost a minute later.
+"""
 
 
 @value
@@ -46,7 +50,9 @@ class Reaction:
     wait_s: float = 0.0
     """Not before this time has passed: the restart before it was a moment ago, and has not led to anything yet."""
     again_in_s: float | None = None
-    """When to look again at pods that were refused by their node as soon as they were made, and are left there for a while."""
+    """When to look again at pods that were refused by their node as soon as they were made,
+    and are left there for a while.
+    """
 
     @property
     def reason(self) -> str:
@@ -62,10 +68,11 @@ def reaction(view: JobView) -> Reaction | None:
     """What the failures of the current attempt lead to; None: nothing has failed."""
     troubles = [found for pod in view.current.values() if (found := trouble_of(pod, view))]
     vanished = _vanished(view, of_any_role=any(each.is_consequence for each in troubles))
-    in_place = sum([pod.container_restarts for pod in view.current.values()])
+    in_place = _in_place(view.current.values())
     limit = limit_of(view.spec)
-    if spent(view) > limit:
-        worst = max(view.current.values(), key=lambda pod: pod.container_restarts)
+    before = spent(view)
+    if before > limit:
+        worst = min(view.current.values(), key=lambda pod: (-pod.container_restarts, pod.name))
         why = f"containers were restarted {in_place} times by their nodes, most often that of {worst.name}"
         worn_out = Trouble(pod=worst, fault=Fault.PROGRAM, reason="BackoffLimitExceeded", message=why)
         return Reaction(troubles=(worn_out,), failed=f"{why}; backoffLimit is {limit}")
@@ -85,34 +92,34 @@ def reaction(view: JobView) -> Reaction | None:
     if RestartScope.JOB in scopes.values():
         if not is_cluster and (wait_s := _cause_s(view, program)):
             return Reaction(troubles=tuple(troubles), scope=RestartScope.JOB, wait_s=wait_s)
-        cost = 0 if is_cluster else 1
-        return _within(view, _whole(view, tuple(troubles), cost=cost + in_place), limit)
+        own = 0 if is_cluster else 1
+        return _within(before, _whole(view, tuple(troubles), cost=own + in_place), own, limit)
     roles = {each.pod.role for each in troubles if scopes[each.pod.name] is RestartScope.ROLE}
     named = {slot.name for slot in view.slots if slot.role in roles} | {each.pod.name for each in program}
     replaced = [each for each in troubles if each.pod.name not in named]
     ages = {each.pod.name: view.now_s - each.pod.created_s for each in replaced if each.pod.phase is PodPhase.FAILED}
     young = {name: LEAST_APART_S - age for name, age in ages.items() if age < LEAST_APART_S}
+    own = len([each for each in program if each.pod.role not in roles])
+    own += len({each.pod.role for each in program if each.pod.role in roles})
     return _within(
-        view,
+        before,
         Reaction(
             troubles=tuple(troubles),
             scope=RestartScope.ROLE if roles else RestartScope.POD,
-            cost=len([each for each in program if each.pod.role not in roles])
-            + len({each.pod.role for each in program if each.pod.role in roles})
-            + sum([view.current[name].container_restarts for name in named if name in view.current]),
+            cost=own + _in_place([view.current[name] for name in named if name in view.current]),
             restarted=tuple([slot.name for slot in view.slots if slot.name in named]),
             replaced=tuple([each.pod.name for each in replaced if each.pod.name not in young]),
             wait_s=_apart_s(view) if roles else 0.0,
             again_in_s=min(young.values(), default=None),
         ),
+        own,
         limit,
     )
 
 
 def spent(view: JobView) -> int:
     """What of the budget is used up: restarts by us and in their pods, but for those that are forgiven."""
-    in_place = sum([pod.container_restarts for pod in view.current.values()])
-    return max(0, view.report.restarts + in_place - view.report.forgiven)
+    return max(0, view.report.restarts + _in_place(view.current.values()) - view.report.forgiven)
 
 
 def forgiven(view: JobView) -> tuple[int, float | None]:
@@ -122,7 +129,10 @@ def forgiven(view: JobView) -> tuple[int, float | None]:
     ran = next((each.since_s for each in view.report.conditions if each.type == "Running" and each.is_true), None)
     if reset_s == 0 or ran is None or not spent(view):
         return view.report.forgiven, None
-    well_since = max([ran, *[pod.last_end_s for pod in view.current.values() if pod.last_end_s is not None]])
+    # A node that seems to be ahead may have been slow to start the pod:
+    # then the budget is whole again that much too early, which does no harm.
+    ends = [pod.last_end_s - pod.clock_ahead_s for pod in view.current.values() if pod.last_end_s is not None]
+    well_since = max([ran, *ends])
     if (left_s := well_since + reset_s - view.now_s) > 0:
         return view.report.forgiven, left_s
     return view.report.forgiven + spent(view), None
@@ -179,7 +189,9 @@ def _scopes(view: JobView) -> dict[PodRole | None, RestartScope]:
 
 
 def _vanished(view: JobView, *, of_any_role: bool) -> list[PodSlot]:
-    """Pods that were there and simply are not any more, where others must be started again because of it, or ``of_any_role``."""
+    """Pods that were there and simply are not any more,
+    where others must be started again because of it, or ``of_any_role``.
+    """
     missing = view.missing()
     if not missing or view.spec.is_elastic:
         return []
@@ -213,7 +225,9 @@ def _whole(view: JobView, troubles: tuple[Trouble, ...], *, cost: int) -> Reacti
 
 
 def _cause_s(view: JobView, failed: list[Trouble]) -> float:
-    """How long the cause may still show itself. It is in a pod that is said to run: its node may be lost, which is nobody's fault."""
+    """How long the cause may still show itself. It is in a pod that is said to run:
+    its node may be lost, which is nobody's fault.
+    """
     ended = {each.pod.name for each in failed}
     is_known = not all(each.is_consequence for each in failed)
     if is_known or all(name in ended for name in view.current):
@@ -233,10 +247,18 @@ def _apart_s(view: JobView) -> float:
     return 0.0 if ran is None else max(0.0, ran + pause_s - view.now_s)
 
 
-def _within(view: JobView, found: Reaction, limit: int) -> Reaction:
-    """The reaction, or the end of the job if it costs more than is left."""
-    before = max(0, view.report.restarts - view.report.forgiven)
-    if not found.cost or max(0, view.report.restarts + found.cost - view.report.forgiven) <= limit:
+def _in_place(pods: Iterable[SeenPod]) -> int:
+    """How often nodes have started containers again in these pods.
+    With the pods the numbers go: they become the job's.
+    """
+    return sum([pod.container_restarts for pod in pods])
+
+
+def _within(before: int, found: Reaction, own: int, limit: int) -> Reaction:
+    """The reaction, or the end of the job if it costs more than is left.
+    ``own``: its cost without what was spent in pods ``before``.
+    """
+    if not own or before + own <= limit:
         return found
     used = "no restarts are allowed" if limit == 0 else f"{before} of {limit} restarts are used up"
     return Reaction(troubles=found.troubles, failed=f"{found.message}; {used} (backoffLimit)")

@@ -1,7 +1,8 @@
 """How many pods a job has, and what it means that the number changes. A decider.
 
-Elastic workers are told a range; within it pods come and go, and nobody else is touched. Everything else that pods were told
-(a list of endpoints, a fixed number) is false after a change, so the job is started again with the new one, at no cost.
+Elastic workers are told a range; within it pods come and go, and nobody else is touched. Everything else that pods were
+told (a list of endpoints, a fixed number) is false after a change, so the job is started again with the new one, at no
+cost.
 
 A pod carries what it was told as its *shape*, behind the digest of its template: ``3fa9c2-1:4``.
 """
@@ -17,7 +18,9 @@ if TYPE_CHECKING:
 
 
 def shape_of(view: JobView) -> str:
-    """What pods of this job are told about its size. Pods that are made later are told what those that run were told."""
+    """What pods of this job are told about its size.
+    Pods that are made later are told what those that run were told.
+    """
     if not view.spec.is_elastic:
         sizes = "x".join([str(max(0, wish.replicas)) for wish in view.spec.roles])
         return f"{view.spec.intranet.value}.{sizes}"
@@ -45,7 +48,9 @@ def is_told_otherwise(view: JobView) -> bool:
 
 
 def _told(view: JobView) -> set[str]:
-    """The shapes of this attempt's pods. A pod that says nothing was made by somebody else's operator, and is left alone."""
+    """The shapes of this attempt's pods.
+    A pod that says nothing was made by somebody else's operator, and is left alone.
+    """
     return {shape for pod in view.current.values() if (shape := pod.digest.partition("-")[2])}
 
 

@@ -1,12 +1,14 @@
-"""One job, sorted for the policies: which pods it should have, which it has, which are of an earlier attempt. A decider.
+"""One job, sorted for the policies: which pods it should have, which it has, which are of an earlier attempt.
+A decider.
 
-A pod has a number of its attempt: that of the job plus how often this very pod was started again, so it only ever grows. A pod with
-a smaller one than its name should have is *stale*: it is deleted, and its name is used again when it is gone.
+A pod has a number of its attempt: that of the job plus how often this very pod was started again, so it only ever
+grows. A pod with a smaller one than its name should have is *stale*: it is deleted, and its name is used again when it
+is gone.
 """
 
 from __future__ import annotations
 
-from umiak.core.value import from_columns, value
+from umiak.core.value import from_columns, replace, value
 from umiak.operator.values import PodPhase
 from umiak.paddlejob.checks import message
 from umiak.paddlejob.names import pod_name
@@ -16,8 +18,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from umiak.operator.queue_values import PodPlacement
-    from umiak.operator.values import ClusterFacts, Observed, SeenObject, SeenPod
+    from umiak.operator.values import ClusterFacts, Observed, PodPlacement, SeenObject, SeenPod
     from umiak.paddlejob.resource import JobReport, JobSpec, PaddleJob
 
 
@@ -99,7 +100,8 @@ def view_of(observed: Observed, now_s: float) -> JobView:
     by_name = {slot.name: slot for slot in slots}
     current: dict[str, SeenPod] = {}
     stale, surplus, foreign = [], [], []
-    for pod in observed.pods:
+    for seen in observed.pods:
+        pod = in_cluster_time(seen, now_s) if seen.clock_ahead_s else seen
         slot = by_name.get(pod.name)
         if pod.owner_uid != job.uid:
             if slot is not None:
@@ -126,6 +128,21 @@ def view_of(observed: Observed, now_s: float) -> JobView:
         objects={(each.kind, each.name): each for each in observed.objects},
         progress=observed.progress or job.report.progress,
         warning=message(observed.warnings),
+    )
+
+
+def in_cluster_time(pod: SeenPod, now_s: float) -> SeenPod:
+    """A pod whose times are those of the cluster's clock, where its node has another one.
+
+    A clock that seems to be ahead may be that of a node that was slow to start the pod,
+    unless it has written down a time that is not yet.
+    """
+    times = {name: getattr(pod, name) for name in ("started_s", "ended_s", "last_end_s")}
+    known = {name: each for name, each in times.items() if each is not None}
+    if pod.clock_ahead_s > 0 and max(known.values(), default=0.0) <= now_s:
+        return pod
+    return replace(
+        pod, clock_ahead_s=0.0, **{name: min(now_s, each - pod.clock_ahead_s) for name, each in known.items()}
     )
 
 

@@ -1,16 +1,23 @@
-"""How long pods may take to start, where the job says so: images that can't be pulled, pods that find no node. A decider."""
+"""When a job is done, how long it and the start of its pods may take, and how long it stays when it is over. A decider.
+
+Its workers decide when it is done: parameter servers serve as long as they are asked, and end with the job.
+``successPolicy: AllRoles`` waits for every pod, as the old operator did. kubeflow.org's jobs are also done when their
+first master is.
+"""
 
 from __future__ import annotations
 
 from umiak.core.value import value
 from umiak.operator.policies.waiting import said_by, worst_of
 from umiak.operator.values import PodPhase
-from umiak.paddlejob.resource import PodRole
+from umiak.paddlejob.resource import JobApi, PodRole, SuccessPolicy
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from umiak.operator.policies.view import JobView
     from umiak.operator.values import SeenPod
+    from umiak.paddlejob.resource import PaddleJob
+
 
 IMAGES, PENDING = "imagePullTimeoutSeconds", "pendingTimeoutSeconds"
 
@@ -65,3 +72,27 @@ def _has_enough(view: JobView) -> bool:
         return False
     running = [pod for pod in view.current.values() if pod.phase is PodPhase.RUNNING]
     return len(running) >= max(1, wish.least or 0)
+
+
+def deadline_in_s(job: PaddleJob, now_s: float) -> float | None:
+    """Seconds until ``activeDeadlineSeconds`` have passed since its start, 0 when they have;
+    None: no limit, or not started.
+    """
+    limit, start = job.spec.run_policy.active_deadline_s, job.report.start_s
+    return None if limit is None or start is None else max(0.0, start + limit - now_s)
+
+
+def expiry_in_s(job: PaddleJob, now_s: float) -> float | None:
+    """Seconds until the finished job is deleted, 0 when it is time; None: it stays."""
+    ttl, end = job.spec.run_policy.ttl_s, job.report.completion_s
+    return None if ttl is None or end is None else max(0.0, end + ttl - now_s)
+
+
+def is_done(view: JobView) -> bool:
+    """Whether everything that has to end well has ended well."""
+    workers = view.slots_of(PodRole.WORKER)
+    decisive = workers if workers and view.spec.run_policy.success is SuccessPolicy.WORKERS else view.slots
+    if decisive and all(slot.name in view.done for slot in decisive):
+        return True
+    masters = view.slots_of(PodRole.PS)
+    return view.job.api is JobApi.KUBEFLOW and bool(masters) and masters[0].name in view.done
