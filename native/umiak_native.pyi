@@ -1,5 +1,6 @@
 """umiak's native core."""
 
+import builtins
 import os
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, final
@@ -551,8 +552,11 @@ class Client:
         log (whether it keeps one), step, next, prepared, tables and more.
         """
 
-    def create_table(self, name: str, spec: str) -> int:
+    def create_table(self, name: str, spec: str, wire: str = "float32") -> int:
         """Creates a table on all servers, or finds it there; `spec` is a table specification as JSON.
+
+        With `wire` "bfloat16" rows that are pulled to be trained and all gradients of this client are rounded to bfloat16 on the
+        way. What is set, added, saved, or pulled without being created goes as it is.
 
         Returns the table's number in this client. `Refused` ("other-spec") if it exists with another specification.
         """
@@ -639,12 +643,17 @@ class Client:
         step: int | None = None,
         scale: float = 1.0,
         mean: bool = False,
+        next_rows: Sequence[tuple[int, NDArray[np.uint64] | NDArray[np.int64], NDArray[np.float32]]] = ...,
     ) -> NDArray[np.float32]:
         """The end of a training step: pushes gradients and fills `out` with the elements afterwards.
 
         As `push_dense` and `pull_dense`, or with `step` as `push_dense`, `prepare`, `commit` and `pull_dense` of the next
         step, with half as many exchanges. `pushes` are those of rows (sparse table, keys, rows), as `push` takes them: they go
         before, in the same exchange. If a server refuses one of them, the rest may have been applied.
+
+        `next_rows` are those that the next step begins with: sparse tables, keys, and arrays of shape `keys.shape + (width,)`,
+        which are filled. They are asked for behind the request that ends the step, without waiting for its answer, and are what
+        `pull` (of step + 1) would give after it.
         """
 
     def set_dense(
@@ -664,8 +673,17 @@ class Client:
     def prepare(self, step: int, *, limit_s: float | None = None) -> None:
         """Every push of this trainer for `step` is there. With a log, returns when it is durable."""
 
-    def commit(self, step: int, *, limit_s: float | None = None) -> None:
-        """The step counts. Only after `prepare(step)`, which says that all servers have it."""
+    def commit(
+        self,
+        step: int,
+        *,
+        next_rows: Sequence[tuple[int, NDArray[np.uint64] | NDArray[np.int64], NDArray[np.float32]]] = ...,
+        limit_s: float | None = None,
+    ) -> None:
+        """The step counts. Only after `prepare(step)`, which says that all servers have it.
+
+        With `next_rows`, as `learn_dense` takes them, it also waits until the step is applied.
+        """
 
     def abort(self, step: int) -> None:
         """Forgets the pushes of a step that is not committed."""
@@ -731,3 +749,185 @@ class Client:
 
     def close(self) -> None:
         """Closes all connections and ends the heartbeat, without saying that this trainer is done. Twice is fine."""
+
+# ---- tables of columns
+
+class TableError(ValueError):
+    """A table can't be read. Fields that have no meaning for its kind are None."""
+
+    kind: str
+    """file, damaged, unsupported, value or asked."""
+    file: str
+    group: int | None
+    row: int | None
+    """In its row group, or among the rows of its part, from 0."""
+    line: int | None
+    column: str | None
+    value: str | None
+    """What was found, shortened."""
+    reason: str
+    message: str
+
+_Source = str | tuple[int, Callable[[int, int], bytes]]
+_Texts = tuple[NDArray[np.int64], NDArray[np.uint8]]
+_Column = tuple[NDArray[Any] | _Texts, NDArray[np.uint8], NDArray[np.int64] | None, NDArray[np.uint8] | None]
+
+@final
+class ParquetFile:
+    """A Parquet file. `source` is its path, or its size and a function that gives `count` bytes from a place on."""
+
+    def __new__(cls, name: str, source: _Source) -> ParquetFile: ...
+    @property
+    def groups(self) -> list[tuple[int, int]]:
+        """Of each row group, its rows and its bytes."""
+
+    @property
+    def columns(self) -> list[tuple[str, str, bool, str | None]]:
+        """Of each column its name, the kind of its values, whether they are in lists, and why it can't be read."""
+
+    @property
+    def writer(self) -> str:
+        """The program that wrote it."""
+
+    def rows(
+        self,
+        group: int,
+        columns: Sequence[tuple[str, str]],
+        missing: Sequence[bytes] = ...,
+        first: int = 0,
+        pass_bad: bool = False,
+    ) -> TableRows:
+        """A row group from a row on. Columns are asked for as values, ids, numeric_ids, numbers,
+        texts or numeric_texts. Texts in `missing` are taken
+        for nothing where ids or numbers are asked for. With `pass_bad`, rows with bad values are left out and counted."""
+
+def csv_names(name: str, source: _Source, delimiter: int, quote: int | None) -> list[str]:
+    """The names of a CSV file's columns, out of its first row."""
+
+def csv_cuts(name: str, source: _Source, delimiter: int, quote: int | None, every: int) -> list[int]:
+    """Where rows of a CSV file begin, each the first at or behind a multiple of so many bytes. The file is read through."""
+
+def csv_rows(
+    name: str,
+    source: _Source,
+    columns: Sequence[tuple[str, str]],
+    delimiter: int,
+    quote: int | None = None,
+    names: Sequence[str] | None = None,
+    start: int = 0,
+    end: int | None = None,
+    missing: Sequence[bytes] = ...,
+    first: int = 0,
+    pass_bad: bool = False,
+) -> TableRows:
+    """The rows of a CSV file that begin in a range of bytes, which begins where a row does. Without names, the first row has them.
+    Behind what a column is asked for as, `[]` says that each value is a list, and `[|]` that `|` stands between elements."""
+
+def json_rows(
+    name: str,
+    source: _Source,
+    columns: Sequence[tuple[str, str]],
+    start: int = 0,
+    end: int | None = None,
+    missing: Sequence[bytes] = ...,
+    first: int = 0,
+    pass_bad: bool = False,
+) -> TableRows:
+    """The rows of JSON lines that begin in a range of bytes."""
+
+@final
+class TableRows:
+    """The rows of a part of a table."""
+
+    def next_batch(self, rows: int) -> tuple[int, int, int, list[TableError], list[_Column]] | None:
+        """Up to so many rows, or None behind the last one: (number of the first row, rows read, bad ones among them, some of
+        these, columns). A column is (values, state, offsets, state of lists): texts are (offsets, bytes); a state is 0, or 1 of what
+        is missing; without lists the last two are None."""
+
+# ---- features
+
+_Ids = NDArray[np.uint64]
+_Numbers = NDArray[np.float64]
+_States = NDArray[np.bool_]
+
+def feature_seed(table: str) -> int:
+    """What the ids of a table are spread with: XXH64 of its name."""
+
+def feature_spread(numbers: _Ids, seed: int) -> _Ids:
+    """Numbers of one table among those of all tables. Padding, 0, stays 0, and nothing else becomes 0."""
+
+def feature_open(ids: _Ids, missing: _States, seed: int) -> _Ids:
+    """The ids of an open table: hashes, spread; a missing one is 1, spread."""
+
+def feature_buckets(ids: _Ids, missing: _States, count: int) -> _Ids:
+    """2 and the remainder; 1 is missing."""
+
+def feature_ranges(numbers: _Numbers, boundaries: _Numbers) -> _Ids:
+    """2 and how many boundaries are not above a number; NaN is 1."""
+
+def feature_number_ids(numbers: _Numbers) -> tuple[_Ids, _States]:
+    """The hashes of numbers' canonical texts, and which of them are missing: NaN."""
+
+def feature_crossed(parts: Sequence[tuple[_Ids, _States]]) -> tuple[_Ids, _States]:
+    """XXH64 of the parts' ids in order, eight bytes each with the lowest first, 0 where missing; missing where all parts are."""
+
+def feature_ends(offsets: NDArray[np.int64], most: int, last: bool) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The places of the last or first elements of lists, and how many each row has."""
+
+def feature_transformed(numbers: _Numbers, fill: float | None, steps: Sequence[tuple[str, float, float]]) -> _Numbers:
+    """Numbers after some steps. NaN is missing, and counts as `fill`, if there is one."""
+
+def feature_column(name: str, values: list[Any], kind: str, missing: Sequence[bytes] = ...) -> _Column:
+    """A column of Python's own values, as `TableRows.next_batch` has those of files. `kind` is what it is read as. TypeError where a value is
+    of another type, TableError where it is not what is expected."""
+
+@final
+class Vocabulary:
+    """Words, known by the hashes of their texts. ValueError if two have the same."""
+
+    def __new__(cls, ids: _Ids, oov: int) -> Vocabulary: ...
+    def numbers(self, ids: _Ids, missing: _States) -> _Ids:
+        """1 is missing, then as many numbers for unknown ones as `oov` says, then the words."""
+
+@final
+class WordCounts:
+    """Words counted. Pieces that are merged in any order are the same as the whole."""
+
+    def __new__(cls) -> WordCounts: ...
+    def add(
+        self, offsets: NDArray[np.int64], texts: NDArray[np.uint8], missing: _States, fill: builtins.bytes | None = None
+    ) -> None:
+        """Texts end to end. Missing ones count as `fill`, if there is one."""
+
+    def add_numbers(self, numbers: _Numbers) -> None:
+        """The canonical texts of numbers. NaN is missing."""
+
+    def merge(self, other: WordCounts) -> None: ...
+    def __len__(self) -> int: ...
+    @property
+    def bytes(self) -> int:
+        """How much memory it takes, about."""
+
+    def sorted(self, least: int = 1) -> list[tuple[builtins.bytes, int]]:
+        """Words that came at least so often, the most frequent first, of equally frequent ones by their bytes."""
+
+@final
+class NumberSketch:
+    """What is to be known of numbers. Pieces that are merged in any order are the same as the whole."""
+
+    def __new__(cls, quantiles: bool) -> NumberSketch: ...
+    def add(self, numbers: _Numbers) -> None:
+        """NaN is missing."""
+
+    def merge(self, other: NumberSketch) -> None: ...
+    @property
+    def counts(self) -> tuple[int, int, int, float, float]:
+        """How many numbers, missing ones and infinite ones there are, the lowest and the highest number."""
+
+    @property
+    def sums(self) -> list[tuple[int, int, int, int, int]]:
+        """For each exponent of two the sum of the whole numbers that it multiplies, and of their squares in parts: the squares of what is above
+        27 bits, the products of both parts, the squares of the lowest 27 bits."""
+
+    def values(self) -> tuple[_Numbers, _Ids, bool]:
+        """Different values in ascending order, how often each came, and whether they stand for cells of near ones."""

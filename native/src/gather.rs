@@ -1,5 +1,5 @@
 //! Gathering: keys without repeats, rows of the same key added up, rows pooled over segments. Pure functions over slices;
-//! `umiak.ps.oracle` says the same in numpy.
+//! `tests/support/oracle` says the same in numpy.
 //!
 //! ```text
 //! keys     7 9 7 4          unique   7 9 4        inverse   0 1 0 2

@@ -1,7 +1,7 @@
 //! Keys: how a key is mixed, which virtual shard and which server it belongs to, and what its first row looks like.
 //!
 //! Everything here is a pure function of the key, so a row starts with the same numbers whatever the order in which
-//! keys arrive and however many servers there are. `umiak.ps.oracle` says the same in numpy, bit for bit.
+//! keys arrive and however many servers there are. `tests/support/oracle` says the same in numpy, bit for bit.
 
 use std::hash::Hasher;
 use std::ops::Range;

@@ -10,6 +10,9 @@ pub mod keys;
 pub mod reader;
 pub mod store;
 pub mod table;
+pub mod tabular;
+
+pub mod features;
 
 pub mod fingerprint;
 pub mod wire;

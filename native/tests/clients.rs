@@ -56,7 +56,7 @@ fn pull(client: &Client, table: u32, keys: &[u64]) -> Result<Vec<f32>, ClientErr
 }
 
 fn create(client: &Client) -> Result<u32, ClientError> {
-    ask(client, |turn| turn.create_table("t", SPEC))
+    ask(client, |turn| turn.create_table("t", SPEC, false))
 }
 
 #[test]
@@ -320,6 +320,6 @@ fn a_lost_server_is_called_again_though_another_one_waits() {
     let mut on = || true;
     // The limit only ends a test that fails.
     let mut turn = client.turn(CallOptions::new(Some(Duration::from_secs(15)), &mut on)).unwrap();
-    turn.commit(0).unwrap();
+    turn.commit(0, &mut []).unwrap();
     assert_eq!(commits.load(Ordering::SeqCst), 2);
 }

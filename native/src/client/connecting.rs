@@ -164,7 +164,7 @@ impl State {
     /// One request on a connection that has just been made.
     fn one(&mut self, order: Order<'_>, context: &mut CallContext<'_>) -> Outcome<io::Result<Answer>> {
         let link = order.link;
-        let answers = self.call(&mut [order], &[0], &mut |_, _, _| {}, context);
+        let answers = self.call(&mut [order], &[0], &mut |_, _, _, _| {}, context);
         match answers.map(|mut answers| answers.pop()) {
             Ok(Some(Ok(Answer::Refused(detail)))) if dial::passes(&detail.code) => {
                 Ok(Err(io::Error::other(detail.message)))

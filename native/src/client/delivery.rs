@@ -12,15 +12,22 @@ use super::exchange::{self, Answer, Call, Outgoing, Sink};
 use super::orders::{Body, Order};
 use super::patience::Patience;
 use super::state::State;
+use crate::wire::codec;
 use crate::wire::frame::{Header, Op, flag};
 
 impl State {
     /// Keeps changes, sends them, and lets go of what is durable. Returns the answers of the last round.
-    pub(super) fn send(
+    pub(super) fn send(&mut self, rounds: Vec<Vec<Order<'_>>>, context: &mut CallContext<'_>) -> Outcome<Vec<Answer>> {
+        self.send_and_pull(rounds, &mut |_, _, _, _| {}, context).map(|(answers, _)| answers)
+    }
+
+    /// The same with pulls behind what is sent last; also whether all of them were answered.
+    pub(super) fn send_and_pull(
         &mut self,
         mut rounds: Vec<Vec<Order<'_>>>,
+        sink: Sink<'_>,
         context: &mut CallContext<'_>,
-    ) -> Outcome<Vec<Answer>> {
+    ) -> Outcome<(Vec<Answer>, bool)> {
         for order in rounds.iter().flatten().filter(|order| order.changes().next().is_some()) {
             let bytes = order.changes().map(|frame| frame.bytes()).sum();
             self.wait_durable(order.link, self.config.replay_bytes.saturating_sub(bytes), context)?;
@@ -32,11 +39,12 @@ impl State {
         }
         let mut answers = Ok(Vec::new());
         for orders in &mut rounds {
-            answers = self.perform(orders, &mut |_, _, _| {}, context);
+            answers = self.perform(orders, sink, context);
             if answers.is_err() {
                 break;
             }
         }
+        let is_pulled = rounds.iter().flatten().all(Order::has_pulled);
         if let Err(error) = &answers {
             let has_parts = rounds.len() > 1 || rounds.iter().flatten().any(|order| !order.before.is_empty());
             let is_refused = matches!(error, ClientError::Refused(_));
@@ -57,7 +65,7 @@ impl State {
         for link in &mut self.links {
             link.let_go(link.welcome.durable, &mut self.spare);
         }
-        answers
+        answers.map(|answers| (answers, is_pulled))
     }
 
     /// Waits until everything that was acknowledged is durable: from now on, it does not take this trainer to bring it back.
@@ -76,7 +84,7 @@ impl State {
             }
             let before = kept.kept_bytes;
             let order = Order::new(link, Header::of(Op::Beat), None, Body::Bytes(&[]));
-            self.perform(&mut [order], &mut |_, _, _| {}, context)?;
+            self.perform(&mut [order], &mut |_, _, _, _| {}, context)?;
             let link = &mut self.links[link];
             link.let_go(link.welcome.durable, &mut self.spare);
             if link.kept_bytes != before {
@@ -102,7 +110,7 @@ impl State {
     ) -> Outcome<Vec<Answer>> {
         let order = |link| Order::new(link, header, None, Body::Bytes(body));
         let mut orders: Vec<Order<'_>> = (0..self.links.len()).map(order).collect();
-        self.perform(&mut orders, &mut |_, _, _| {}, context)
+        self.perform(&mut orders, &mut |_, _, _, _| {}, context)
     }
 
     /// Carries out one order per server, and connects again and repeats where that is needed.
@@ -153,7 +161,7 @@ impl State {
             };
             let mut refused = None;
             for (index, result) in open.into_iter().zip(results) {
-                let order = &orders[index];
+                let order = &mut orders[index];
                 let link = &mut self.links[order.link];
                 match result {
                     Err(error) => patience.lost(link, &error)?,
@@ -162,6 +170,10 @@ impl State {
                     }
                     Ok(Answer::Refused(detail)) => {
                         order.changes().for_each(|frame| link.forget(frame));
+                        if !order.pulls.is_empty() {
+                            // Their answers may still come.
+                            link.stream = None;
+                        }
                         refused.get_or_insert(detail);
                         answers[index] = Some(Answer::Rows(0));
                     }
@@ -171,6 +183,7 @@ impl State {
                             link.used |= order.header.op != Op::Create;
                         }
                         order.changes().for_each(|frame| frame.acknowledge());
+                        order.is_pulled = true;
                         answers[index] = Some(answer);
                     }
                 }
@@ -213,10 +226,15 @@ impl State {
             let mut frames: Vec<Outgoing<'_>> =
                 before.map(|frame| outgoing(frame.header, Some(frame.table), frame.parts())).collect();
             frames.push(outgoing(order.header, order.table, last));
-            calls.push(Call { stream, frames, rows: order.rows, into: order.into.as_deref_mut() });
+            let pulls = order.pulls.iter().map(|pull| {
+                frames.push(outgoing(pull.header, Some(pull.table), [codec::key_bytes(pull.keys), &[][..]]));
+                (pull.header.rows, pull.header.dim)
+            });
+            let pulls = pulls.collect();
+            calls.push(Call { stream, frames, rows: order.rows, pulls, into: order.into.as_deref_mut() });
         }
         let silence = Duration::from_secs_f64(config.timeout_s);
-        let mut numbered = |call: usize, row: usize, rows: &[f32]| sink(open[call], row, rows);
+        let mut numbered = |call: usize, which: usize, row: usize, rows: &[f32]| sink(open[call], which, row, rows);
         let results = exchange::exchange(&mut calls, &mut numbered, inbox, silence, context);
         drop(calls);
         if let Some(heartbeats) = heartbeats {

@@ -9,6 +9,7 @@ use std::ops::Range;
 use super::delivery::unexpected;
 use super::error::{ClientError, Outcome};
 use super::exchange::Answer;
+use super::next_rows::NextRows;
 use super::orders::{Body, Order, RowChange, go_before};
 use super::session::Turn;
 use super::state::State;
@@ -69,7 +70,7 @@ impl Turn<'_> {
         let mut orders: Vec<Order<'_>> =
             parts.iter().map(|(link, _)| Order::new(*link, header, Some(table as usize), Body::Bytes(&[]))).collect();
         expect_values(&mut orders, &parts, out);
-        for answer in state.perform(&mut orders, &mut |_, _, _| {}, context)? {
+        for answer in state.perform(&mut orders, &mut |_, _, _, _| {}, context)? {
             if !matches!(answer, Answer::Rows(_)) {
                 return Err(unexpected(&answer));
             }
@@ -77,13 +78,15 @@ impl Turn<'_> {
         Ok(())
     }
 
-    /// Gradients out, first those of rows, the step counts (with `step`, it is committed and waited for), values in.
+    /// Gradients out, first those of rows, the step counts (with `step`, it is committed and waited for), values in, and with
+    /// them the rows of the next step.
     pub fn learn_dense(
         &mut self,
         table: u32,
         gradients: Pieces<'_>,
         pushes: &[RowChange<'_>],
         out: &mut [f32],
+        next: &mut [NextRows<'_>],
         step: Option<u64>,
     ) -> Outcome<()> {
         let (state, context) = self.split();
@@ -99,16 +102,18 @@ impl Turn<'_> {
         let header = state.numbered(Header { flags, dim: 1, ..Header::of(Op::PushDense) }, step);
         let mut rounds = state.dense_rounds(header, table, gradients, &parts)?;
         let mut last = rounds.pop().unwrap_or_default();
+        let next_step = step.map_or(0, |step| step + 1);
+        let ahead = state.ahead(next, next_step)?;
         let Some(step) = step else {
             expect_values(&mut last, &parts, out);
             rounds.push(last);
             go_before(of_rows, &mut rounds[0]);
-            let answers = state.send(rounds, context)?;
-            // A server that was away has had its part while it was connected to, and said nothing of the values.
-            return match answers.iter().take(parts.len()).all(|answer| matches!(answer, Answer::Rows(_))) {
-                true => Ok(()),
-                false => self.pull_dense(table, out, 0),
-            };
+            let (answers, is_pulled) = state.learn_at_once(rounds, ahead, next, context)?;
+            // A server that was away has had its part while it was connected to, and said nothing of the values or rows.
+            if !answers.iter().take(parts.len()).all(|answer| matches!(answer, Answer::Rows(_))) {
+                self.pull_dense(table, out, 0)?;
+            }
+            return if is_pulled { Ok(()) } else { self.pull_next(next, next_step) };
         };
         for_the_others(state, &parts, Header { seq: step, ..Header::of(Op::Prepare) }, &mut last);
         rounds.push(last);
@@ -120,9 +125,9 @@ impl Turn<'_> {
             parts.iter().map(|(link, _)| Order::new(*link, header, Some(table as usize), Body::Bytes(&[]))).collect();
         expect_values(&mut orders, &parts, out);
         for_the_others(state, &parts, Header { flags: 0, ..header }, &mut orders);
-        state.perform(&mut orders, &mut |_, _, _| {}, context)?;
+        let is_pulled = state.perform_and_pull(orders, ahead, next, context)?;
         state.steps_closed(step, true);
-        Ok(())
+        if is_pulled { Ok(()) } else { self.pull_next(next, next_step) }
     }
 }
 
@@ -147,6 +152,7 @@ impl State {
         pieces: Pieces<'_>,
         parts: &[Part],
     ) -> Outcome<Vec<Vec<Order<'a>>>> {
+        let header = Header { flags: header.flags | self.table(table)?.flags(header.op), ..header };
         let mut of_links = Vec::with_capacity(parts.len());
         for (link, part) in parts {
             let (mut keys, mut copy) = self.buffers();

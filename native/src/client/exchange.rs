@@ -1,7 +1,8 @@
 //! Requests to several servers at once, and their answers as they come. An adapter: one loop over non-blocking sockets.
 //!
-//! One call per connection at a time: a request, perhaps with changes before it, which are sent without waiting for the
-//! answers between them. A call that fails breaks its connection and no other; the caller connects again and calls again.
+//! One call per connection at a time: a request, perhaps with changes before it and pulls behind it, which are sent without
+//! waiting for the answers between them. A call that fails breaks its connection and no other; the caller connects again and
+//! calls again.
 
 use std::io::{self, ErrorKind, IoSlice};
 use std::time::{Duration, Instant};
@@ -10,9 +11,9 @@ use serde_json::Value;
 
 use super::context::{CallContext, Stop, TICK};
 use super::error::ErrorDetail;
-use crate::wire::codec;
 use crate::wire::frame::{HEADER, Header, Op, flag};
 use crate::wire::stream::{Stream, again, poll};
+use crate::wire::{codec, narrow};
 
 /// Bytes of rows that are taken from a socket at once.
 const INBOX: usize = 256 << 10;
@@ -22,8 +23,9 @@ const MOST_ANSWER: u64 = 16 << 30;
 /// The error of a call that was ended because another one has failed; the system's own errors have a number.
 const GIVEN_UP: ErrorKind = ErrorKind::ConnectionAborted;
 
-/// Rows as they arrive: which call, from which row on, whole rows.
-pub type Sink<'a> = &'a mut dyn FnMut(usize, usize, &[f32]);
+/// Rows as they arrive: which call, which of its answers (0: that to the request, then those to the pulls behind it), from
+/// which row on, whole rows.
+pub type Sink<'a> = &'a mut dyn FnMut(usize, usize, usize, &[f32]);
 
 /// A frame to be sent.
 pub struct Outgoing<'a> {
@@ -33,10 +35,12 @@ pub struct Outgoing<'a> {
 
 pub struct Call<'a> {
     pub stream: &'a mut Stream,
-    /// The last one is the request, whose answer counts. Those before it are changes, answered with a word.
+    /// Changes, each answered with a word; the request, whose answer counts; pulls, as many as `pulls` says.
     pub frames: Vec<Outgoing<'a>>,
     /// Answer rows must be so many, of so many columns. `None`: rows are collected, or none are expected.
     pub rows: Option<(u32, u32)>,
+    /// The same for each pull behind the request. What they are answered with goes into the sink.
+    pub pulls: Vec<(u32, u32)>,
     /// Where they go as they are; otherwise they go into the sink.
     pub into: Option<&'a mut [f32]>,
 }
@@ -72,10 +76,13 @@ struct Progress {
     have: usize,
     row: usize,
     words: Vec<u64>,
+    /// Rows that came as bfloat16.
+    wide: Vec<f32>,
     heard: Instant,
-    /// Frames before the last one that were answered, and what the server said if it refused one of them.
+    /// Frames that were answered, what the server said if it refused one of them, and its answer to the request.
     answered: usize,
     refused: Option<ErrorDetail>,
+    answer: Option<Answer>,
     /// The server has said that it waits for somebody.
     waits: bool,
     done: Option<io::Result<Answer>>,
@@ -100,9 +107,11 @@ pub fn exchange(
         have: 0,
         row: 0,
         words: Vec::new(),
+        wide: Vec::new(),
         heard: now,
         answered: 0,
         refused: None,
+        answer: None,
         waits: false,
         done: None,
     };
@@ -225,13 +234,25 @@ fn receive(
         };
         let streamed = header.op == Op::Rows && header.flags & flag::KEYED == 0;
         let is_last = state.answered + 1 == call.frames.len();
-        if streamed && (call.rows != Some((header.rows, header.dim)) || !is_last) {
+        // Counted from the request on; before it there are words.
+        let which = (state.answered + 1 + call.pulls.len()).checked_sub(call.frames.len());
+        let expected = match which {
+            None => None,
+            Some(0) => call.rows,
+            Some(behind) => call.pulls.get(behind - 1).copied(),
+        };
+        let is_direct = which == Some(0) && call.into.is_some();
+        let is_other = expected != Some((header.rows, header.dim)) || (is_direct && codec::is_narrow(&header));
+        if streamed && is_other {
             let words = format!("the server sent {} rows of {} columns", header.rows, header.dim);
             return Err(io::Error::new(ErrorKind::InvalidData, words));
         }
         let whole = match (streamed, &mut call.into) {
-            (true, Some(into)) => receive_into(call.stream, state, into)?,
-            (true, None) => receive_rows(call, state, &header, index, sink, inbox)?,
+            (true, Some(into)) if is_direct => receive_into(call.stream, state, into)?,
+            (true, _) => {
+                let mut own = |row: usize, rows: &[f32]| sink(index, which.unwrap_or_default(), row, rows);
+                receive_rows(call, state, &header, &mut own, inbox)?
+            }
             (false, _) => receive_words(call, state, header.length as usize)?,
         };
         if !whole {
@@ -260,11 +281,18 @@ fn receive(
             }
             op => return Err(io::Error::new(ErrorKind::InvalidData, format!("{op:?} is no answer"))),
         };
-        if is_last {
-            return Ok(Some(state.refused.take().map_or(answer, Answer::Refused)));
+        match answer {
+            Answer::Refused(detail) => drop(state.refused.get_or_insert(detail)),
+            answer if which == Some(0) => state.answer = Some(answer),
+            Answer::Rows(_) => {}
+            answer if which.is_some() => {
+                return Err(io::Error::new(ErrorKind::InvalidData, format!("{answer:?} is no answer to a pull")));
+            }
+            _ => {}
         }
-        if let Answer::Refused(detail) = answer {
-            state.refused.get_or_insert(detail);
+        // A pull behind what was refused may wait for something that does not come.
+        if is_last || (which.is_some() && state.refused.is_some()) {
+            return Ok(state.refused.take().map(Answer::Refused).or_else(|| state.answer.take()));
         }
         state.answered += 1;
         (state.reply, state.head_have, state.waits) = (None, 0, false);
@@ -286,12 +314,12 @@ fn receive_rows(
     call: &mut Call<'_>,
     state: &mut Progress,
     header: &Header,
-    index: usize,
-    sink: Sink<'_>,
+    sink: &mut dyn FnMut(usize, &[f32]),
     inbox: &mut Vec<u64>,
 ) -> io::Result<bool> {
     let length = header.length as usize;
-    let row_bytes = (header.dim as usize * 4).max(1);
+    let is_narrow = codec::is_narrow(header);
+    let row_bytes = (header.dim as usize * if is_narrow { 2 } else { 4 }).max(1);
     if inbox.len() * 8 < 2 * row_bytes {
         inbox.resize(row_bytes.div_ceil(4), 0);
     }
@@ -305,7 +333,12 @@ fn receive_rows(
         let filled = carried + got;
         let whole = filled / row_bytes * row_bytes;
         if whole > 0 {
-            sink(index, state.row, &codec::floats(&bytes[..whole]));
+            if is_narrow {
+                narrow::widen(&bytes[..whole], &mut state.wide);
+                sink(state.row, &state.wide);
+            } else {
+                sink(state.row, &codec::floats(&bytes[..whole]));
+            }
             state.row += whole / row_bytes;
             bytes.copy_within(whole..filled, 0);
         }

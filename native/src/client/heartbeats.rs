@@ -121,10 +121,10 @@ fn send_heartbeats(shared: &Shared, index: usize, credentials: &Credentials) {
                 while !shared.stops() {
                     let header = Header { client: credentials.rank, ..Header::of(Op::Beat) };
                     let frames = vec![Outgoing { header, parts: [&[], &[]] }];
-                    let mut calls = [Call { stream: &mut stream, frames, rows: None, into: None }];
+                    let mut calls = [Call { stream: &mut stream, frames, rows: None, pulls: Vec::new(), into: None }];
                     let mut goes_on = || !shared.stops();
                     let mut context = CallContext::new(CallOptions::new(None, &mut goes_on), &waiting);
-                    let (mut sink, silence) = (|_: usize, _: usize, _: &[f32]| {}, shared.silence);
+                    let (mut sink, silence) = (|_: usize, _: usize, _: usize, _: &[f32]| {}, shared.silence);
                     let answers = exchange::exchange(&mut calls, &mut sink, &mut inbox, silence, &mut context);
                     match answers.as_deref() {
                         Ok([Ok(exchange::Answer::Ok(_))]) => {

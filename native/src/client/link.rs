@@ -10,9 +10,9 @@ use serde::Deserialize;
 
 use super::dial::Credentials;
 use super::error::ErrorDetail;
-use crate::wire::codec;
 use crate::wire::frame::{Header, Op, flag};
 use crate::wire::stream::Stream;
+use crate::wire::{codec, narrow};
 
 /// A change on its way to one server, kept until the server has it for good.
 pub struct Frame {
@@ -21,6 +21,7 @@ pub struct Frame {
     /// The table's number in this client.
     pub table: usize,
     pub keys: Vec<u64>,
+    /// With the flag NARROW two of the numbers that are sent lie in each of these.
     pub rows: Vec<f32>,
     acknowledged: AtomicBool,
 }
@@ -28,16 +29,22 @@ pub struct Frame {
 impl Frame {
     pub fn new(header: Header, table: usize, keys: Vec<u64>, rows: Vec<f32>) -> Frame {
         let mut frame = Frame { header, table, keys, rows, acknowledged: AtomicBool::new(false) };
-        frame.header.length = frame.bytes() as u64;
+        let mut bytes = size_of_val(&frame.rows[..]);
+        if codec::is_narrow(&header) {
+            bytes = narrow::narrow_in_place(&mut frame.rows).len();
+            frame.rows.truncate(bytes.div_ceil(4));
+        }
+        frame.header.length = (frame.keys.len() * 8 + bytes) as u64;
         frame
     }
 
     pub fn bytes(&self) -> usize {
-        self.keys.len() * 8 + self.rows.len() * 4
+        self.header.length as usize
     }
 
     pub fn parts(&self) -> [&[u8]; 2] {
-        [codec::key_bytes(&self.keys), codec::float_bytes(&self.rows)]
+        let keys = codec::key_bytes(&self.keys);
+        [keys, &codec::float_bytes(&self.rows)[..self.bytes() - keys.len()]]
     }
 
     pub fn is_acknowledged(&self) -> bool {

@@ -3,6 +3,7 @@
 //! ```text
 //! session     what a trainer can ask for; one operation at a time
 //!   dense       the same for dense tables                  steps      and for synchronous steps
+//!   next_rows   rows of the next step, asked for with the end of this one
 //!   state       what the client knows and has under way    context    what goes with one operation
 //!   delivery    orders to servers, which get there whatever happens     (an adapter)
 //!   connecting  and what servers that came back must be told            (an adapter)
@@ -24,6 +25,7 @@ pub mod error;
 mod exchange;
 mod heartbeats;
 mod link;
+pub mod next_rows;
 pub mod orders;
 mod patience;
 mod plan;

@@ -34,16 +34,32 @@ pub(super) struct Order<'a> {
     /// The rows that it is to be answered with, and where they go if not into the sink.
     pub rows: Option<(u32, u32)>,
     pub into: Option<&'a mut [f32]>,
+    /// What is asked behind it on the same connection, so that the server answers once it has done this.
+    pub pulls: Vec<PullBehind<'a>>,
+    /// Whether they were answered: not where connecting again has brought the server the request.
+    pub is_pulled: bool,
+}
+
+/// A pull that does not wait for the answer to the request before it.
+pub(super) struct PullBehind<'a> {
+    pub header: Header,
+    pub table: usize,
+    pub keys: &'a [u64],
 }
 
 impl<'a> Order<'a> {
     /// Answered with one word or a text.
     pub fn new(link: usize, header: Header, table: Option<usize>, body: Body<'a>) -> Self {
-        Order { link, header, table, body, before: Vec::new(), rows: None, into: None }
+        let (before, pulls) = (Vec::new(), Vec::new());
+        Order { link, header, table, body, before, rows: None, into: None, pulls, is_pulled: false }
     }
 
     pub fn of_frame(link: usize, frame: Arc<Frame>) -> Self {
         Order::new(link, frame.header, Some(frame.table), Body::Frame(frame))
+    }
+
+    pub fn has_pulled(&self) -> bool {
+        self.is_pulled || self.pulls.is_empty()
     }
 
     /// All changes that it brings, in their order.
@@ -102,10 +118,11 @@ impl State {
     ) -> Outcome<Vec<(usize, Vec<Arc<Frame>>)>> {
         let (width, merge) = self.row_layout(change)?;
         let RowChange { op, table, keys, rows, mean, .. } = *change;
-        let to_all = op == Op::Push && self.table(table)?.counts_pushes();
+        let known = self.table(table)?;
+        let (to_all, narrow) = (op == Op::Push && known.counts_pushes(), known.flags(op));
         let mut plan = std::mem::take(&mut self.plan);
         plan.make(keys, self.sharding, self.links.len());
-        let flags = if mean && step.is_some() { flag::MEAN } else { 0 };
+        let flags = narrow | if mean && step.is_some() { flag::MEAN } else { 0 };
         let header = self.numbered(Header { flags, dim: width as u32, ..Header::of(op) }, step);
         let mut parts: Vec<(Vec<u64>, Vec<f32>)> = plan.bounds[1..].iter().map(|_| self.buffers()).collect();
         plan.spread(rows, width, merge, &mut parts);

@@ -94,6 +94,7 @@ impl Client {
             step: None,
             seq: 0,
             plan: Plan::default(),
+            plans: Vec::new(),
             spare: Vec::new(),
             inbox: Vec::new(),
             turns: Default::default(),
@@ -183,9 +184,9 @@ impl<'a> Turn<'a> {
         self.split().0.table(table)
     }
 
-    pub fn create_table(&mut self, name: &str, spec: &str) -> Outcome<u32> {
+    pub fn create_table(&mut self, name: &str, spec: &str, is_narrow: bool) -> Outcome<u32> {
         let (state, context) = self.split();
-        let table = Table::new(name, spec, state.sharding, state.links.len())?;
+        let table = Table::new(name, spec, is_narrow, state.sharding, state.links.len())?;
         state.connect_all(context)?;
         let known = state.tables.iter().position(|known| known.name == name);
         let header = Header { length: table.request.len() as u64, ..Header::of(Op::Create) };
@@ -203,7 +204,8 @@ impl<'a> Turn<'a> {
 
     pub fn pull(&mut self, table: u32, keys: &[u64], out: &mut [f32], absent: Absent, step: u64) -> Outcome<()> {
         let (state, context) = self.split();
-        let (width, _, _) = state.table(table)?.sparse()?;
+        let known = state.table(table)?;
+        let ((width, _, _), is_narrow) = (known.sparse()?, known.is_narrow);
         if out.len() != keys.len() * width {
             return Err(ClientError::refused(
                 "wrong-shape",
@@ -214,7 +216,7 @@ impl<'a> Turn<'a> {
         let mut plan = std::mem::take(&mut state.plan);
         plan.make(keys, state.sharding, state.links.len());
         let flags = match absent {
-            Absent::Made => flag::CREATE,
+            Absent::Made => made_flags(is_narrow),
             Absent::Initial => 0,
             Absent::Zeros => flag::ZEROS,
         };
@@ -237,7 +239,8 @@ impl<'a> Turn<'a> {
                     bases.push(begin);
                 }
             }
-            let mut sink = |order: usize, row: usize, rows: &[f32]| plan.scatter(bases[order] + row, rows, width, out);
+            let mut sink =
+                |order: usize, _: usize, row: usize, rows: &[f32]| plan.scatter(bases[order] + row, rows, width, out);
             done = state.perform(&mut orders, &mut sink, context);
             let strange = |answers: &Vec<Answer>| answers.iter().any(|answer| !matches!(answer, Answer::Rows(_)));
             if done.as_ref().map_or(true, strange) {
@@ -303,7 +306,7 @@ impl<'a> Turn<'a> {
         let order = |link| Order::new(link, header, Some(table as usize), Body::Bytes(&[]));
         let mut orders: Vec<Order<'_>> = (0..state.links.len()).map(order).collect();
         let (mut keys, mut rows) = (Vec::new(), Vec::new());
-        for answer in state.perform(&mut orders, &mut |_, _, _| {}, context)? {
+        for answer in state.perform(&mut orders, &mut |_, _, _, _| {}, context)? {
             let Answer::KeyedRows(more, values) = answer else { return Err(unexpected(&answer)) };
             keys.extend(more);
             rows.extend(values);
@@ -322,7 +325,7 @@ impl<'a> Turn<'a> {
         let header = Header { length: bytes.len() as u64, ..Header::of(Op::Barrier) };
         // One place to meet is enough.
         let mut orders = [Order::new(0, header, None, Body::Bytes(&bytes))];
-        state.perform(&mut orders, &mut |_, _, _| {}, context)?;
+        state.perform(&mut orders, &mut |_, _, _, _| {}, context)?;
         state.turns.barriers.insert(name.into(), turn + 1);
         Ok(())
     }
@@ -337,7 +340,7 @@ impl<'a> Turn<'a> {
         let (rows, length) = (name.len() as u32, bytes.len() as u64);
         let header = Header { rows, seq: turn, length, ..Header::of(Op::Gather) };
         let mut orders = [Order::new(0, header, None, Body::Bytes(&bytes))];
-        let answer = state.perform(&mut orders, &mut |_, _, _| {}, context)?.pop();
+        let answer = state.perform(&mut orders, &mut |_, _, _, _| {}, context)?.pop();
         match answer {
             Some(Answer::Strings(strings, _)) if strings.len() == state.config.world => {
                 state.turns.gathers.insert(name.into(), turn + 1);
@@ -356,7 +359,7 @@ impl<'a> Turn<'a> {
         let (rows, length) = (name.len() as u32, bytes.len() as u64);
         let header = Header { rows, length, ..Header::of(Op::Post) };
         let mut orders = [Order::new(0, header, None, Body::Bytes(&bytes))];
-        match state.perform(&mut orders, &mut |_, _, _| {}, context)?.pop() {
+        match state.perform(&mut orders, &mut |_, _, _, _| {}, context)?.pop() {
             Some(Answer::Strings(strings, _)) if strings.len() == state.config.world => Ok(strings),
             answer => Err(unexpected(&answer)),
         }
@@ -370,7 +373,7 @@ impl<'a> Turn<'a> {
         let turn = state.turns.takes.get(name).copied().unwrap_or(0);
         let header = Header { seq: turn, length: name.len() as u64, ..Header::of(Op::Take) };
         let mut orders = [Order::new(0, header, None, Body::Bytes(name.as_bytes()))];
-        let answer = state.perform(&mut orders, &mut |_, _, _| {}, context)?.pop();
+        let answer = state.perform(&mut orders, &mut |_, _, _, _| {}, context)?.pop();
         let number = match &answer {
             Some(Answer::Json(value)) => value["number"].as_u64(),
             _ => None,
@@ -403,6 +406,11 @@ impl<'a> Turn<'a> {
         };
         Ok(answers.into_iter().map(value).collect())
     }
+}
+
+/// Of a pull whose rows are to be trained; what is read otherwise is exact.
+pub(super) fn made_flags(is_narrow: bool) -> u16 {
+    flag::CREATE | if is_narrow { flag::NARROW } else { 0 }
 }
 
 fn check_gathered(op: &str, name: &str, payload: &[u8]) -> Outcome<()> {

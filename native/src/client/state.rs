@@ -21,6 +21,8 @@ pub struct State {
     /// The newest number that was given to a change.
     pub seq: u64,
     pub plan: Plan,
+    /// Of rows that were asked for with the end of a step.
+    pub plans: Vec<Plan>,
     pub spare: Vec<Frame>,
     pub inbox: Vec<u64>,
     pub turns: Turns,

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use super::error::{ClientError, Outcome};
 use super::link::Welcome;
+use super::next_rows::NextRows;
 use super::orders::{Body, Order};
 use super::session::Turn;
 use super::state::State;
@@ -28,12 +29,16 @@ impl Turn<'_> {
         Ok(())
     }
 
-    pub fn commit(&mut self, step: u64) -> Outcome<()> {
+    /// With `next`, it is waited for as well: they are rows of the step after it.
+    pub fn commit(&mut self, step: u64, next: &mut [NextRows<'_>]) -> Outcome<()> {
         let (state, context) = self.split();
         state.connect_all(context)?;
-        state.tell_all(Header { seq: step, ..Header::of(Op::Commit) }, &[], context)?;
+        let ahead = state.ahead(next, step + 1)?;
+        let header = Header { seq: step, ..Header::of(Op::Commit) };
+        let orders = (0..state.links.len()).map(|link| Order::new(link, header, None, Body::Bytes(&[]))).collect();
+        let is_pulled = state.perform_and_pull(orders, ahead, next, context)?;
         state.steps_closed(step, true);
-        Ok(())
+        if is_pulled { Ok(()) } else { self.pull_next(next, step + 1) }
     }
 
     pub fn abort(&mut self, step: u64) -> Outcome<()> {
@@ -88,7 +93,7 @@ impl Turn<'_> {
                 let header = Header { seq, ..Header::of(op) };
                 orders.push(Order::new(index, header, None, Body::Bytes(&[])));
             }
-            match state.perform(&mut orders, &mut |_, _, _| {}, context) {
+            match state.perform(&mut orders, &mut |_, _, _, _| {}, context) {
                 Ok(_) => {
                     for link in &mut state.links {
                         link.open = None;

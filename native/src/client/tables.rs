@@ -5,16 +5,19 @@ use std::ops::Range;
 use super::error::ClientError;
 use crate::keys::Sharding;
 use crate::table::spec::{Optimizer, TableSpec};
+use crate::wire::frame::{Op, flag};
 
 pub struct Table {
     pub name: String,
     /// As the caller gave it; sent again to a server that restarts.
     pub request: Vec<u8>,
     pub shape: Shape,
+    /// What a training sends to and fro is bfloat16 on the way, see `flags`.
+    pub is_narrow: bool,
 }
 
 pub enum Shape {
-    /// `counts`: its rule counts the pushes of the whole table, so every server hears of each.
+    /// `counts`: pushes of the whole table are counted, or move all of its rows, so every server hears of each.
     Sparse {
         pull_width: usize,
         push_width: usize,
@@ -28,7 +31,13 @@ pub enum Shape {
 }
 
 impl Table {
-    pub fn new(name: &str, spec: &str, sharding: Sharding, servers: usize) -> Result<Table, ClientError> {
+    pub fn new(
+        name: &str,
+        spec: &str,
+        is_narrow: bool,
+        sharding: Sharding,
+        servers: usize,
+    ) -> Result<Table, ClientError> {
         let bad = |error: String| ClientError::refused("bad-spec", format!("table {name:?}: {error}"));
         let value: serde_json::Value = serde_json::from_str(spec).map_err(|error| bad(error.to_string()))?;
         let request = serde_json::json!({"name": name, "spec": value}).to_string().into_bytes();
@@ -36,7 +45,7 @@ impl Table {
             TableSpec::Sparse(spec) => {
                 let has_slot = spec.accessor.is_some();
                 let (more_pulled, more_pushed) = if has_slot { (3, 4) } else { (0, 0) };
-                let counts = matches!(spec.optimizer, Optimizer::Adam { .. });
+                let counts = spec.every_row || matches!(spec.optimizer, Optimizer::Adam { .. });
                 let (pull_width, push_width) = (spec.dim + more_pulled, spec.dim + more_pushed);
                 Shape::Sparse { pull_width, push_width, has_slot, counts }
             }
@@ -49,7 +58,14 @@ impl Table {
                 Shape::Dense { elements, parts: dense_parts(elements, sharding, servers) }
             }
         };
-        Ok(Table { name: name.into(), request, shape })
+        Ok(Table { name: name.into(), request, shape, is_narrow })
+    }
+
+    /// How a request of this table begins: gradients are sent as bfloat16 if that was asked for. What is set, added or read
+    /// without being trained goes as it is.
+    pub fn flags(&self, op: Op) -> u16 {
+        let can_be = matches!(op, Op::Push | Op::PushDense);
+        if self.is_narrow && can_be { flag::NARROW } else { 0 }
     }
 
     pub fn pull_width(&self) -> usize {

@@ -3,7 +3,10 @@
 use std::mem::ManuallyDrop;
 use std::time::{Duration, Instant};
 
-use numpy::{PyArray, PyArray1, PyArray2, PyArrayDyn, PyArrayMethods, PyReadonlyArrayDyn, PyUntypedArrayMethods};
+use numpy::{
+    PyArray, PyArray1, PyArray2, PyArrayDyn, PyArrayMethods, PyReadonlyArrayDyn, PyReadwriteArrayDyn,
+    PyUntypedArrayMethods,
+};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
@@ -15,6 +18,7 @@ use crate::client::context::CallOptions;
 use crate::client::dense::Pieces;
 use crate::client::dial::{self, Credentials, NoEntry};
 use crate::client::error::{ClientError, ErrorDetail, Outcome};
+use crate::client::next_rows::NextRows;
 use crate::client::orders::RowChange;
 use crate::client::session::{self, Turn};
 use crate::wire::frame::{Header, Op, flag};
@@ -168,6 +172,26 @@ fn take_rows<'py>(keys: &Bound<'py, PyAny>, rows: &Bound<'py, PyAny>) -> PyResul
     Ok((keys, rows))
 }
 
+/// Rows of the next step: the table, the keys, and where the rows go.
+type ToRead<'py> = (u32, Bound<'py, PyAny>, Bound<'py, PyArrayDyn<f32>>);
+type Reading<'py> = (u32, Keys<'py>, PyReadwriteArrayDyn<'py, f32>);
+
+fn take_to_read<'py>(given: &[ToRead<'py>]) -> PyResult<Vec<Reading<'py>>> {
+    let borrowed = |(table, keys, out): &ToRead<'py>| {
+        let out = out.try_readwrite().map_err(|error| PyValueError::new_err(error.to_string()))?;
+        Ok((*table, Keys::take(keys)?, out))
+    };
+    given.iter().map(borrowed).collect()
+}
+
+fn as_next_rows<'a>(reading: &'a mut [Reading<'_>]) -> PyResult<Vec<NextRows<'a>>> {
+    let borrowed = |(table, keys, out): &'a mut Reading<'_>| {
+        let out = out.as_slice_mut().map_err(|error| PyValueError::new_err(error.to_string()))?;
+        Ok(NextRows { table: *table, keys: keys.slice(), out })
+    };
+    reading.iter_mut().map(borrowed).collect()
+}
+
 /// An array to be filled: the caller's, or a new one.
 fn to_fill<'py>(
     py: Python<'py>,
@@ -202,9 +226,15 @@ impl Client {
         self.run(py, None, |turn| turn.connect()).map(|welcomes| welcomes.to_string())
     }
 
-    fn create_table(&self, py: Python<'_>, name: &str, spec: &str) -> PyResult<u32> {
+    #[pyo3(signature = (name, spec, wire="float32"))]
+    fn create_table(&self, py: Python<'_>, name: &str, spec: &str, wire: &str) -> PyResult<u32> {
+        let is_narrow = match wire {
+            "float32" => false,
+            "bfloat16" => true,
+            _ => return Err(PyValueError::new_err(format!("wire is float32 or bfloat16, not {wire:?}"))),
+        };
         let (table, said) = self.run(py, None, |turn| {
-            let table = turn.create_table(name, spec)?;
+            let table = turn.create_table(name, spec, is_narrow)?;
             Ok((table, turn.take_said()))
         })?;
         for line in said {
@@ -321,7 +351,7 @@ impl Client {
     }
 
     #[allow(clippy::too_many_arguments)]
-    #[pyo3(signature = (table, gradients, out, *, pushes=Vec::new(), step=None, scale=1.0, mean=false))]
+    #[pyo3(signature = (table, gradients, out, *, pushes=Vec::new(), step=None, scale=1.0, mean=false, next_rows=Vec::new()))]
     fn learn_dense<'py>(
         &self,
         py: Python<'py>,
@@ -332,6 +362,7 @@ impl Client {
         step: Option<u64>,
         scale: f32,
         mean: bool,
+        next_rows: Vec<ToRead<'py>>,
     ) -> PyResult<Bound<'py, PyArrayDyn<f32>>> {
         let gradients = take_pieces(&gradients)?;
         let arrays: Vec<&[f32]> = gradients.iter().map(Rows::slice).collect();
@@ -349,7 +380,9 @@ impl Client {
         {
             let mut filled = array.try_readwrite().map_err(|error| PyValueError::new_err(error.to_string()))?;
             let out = filled.as_slice_mut().map_err(|error| PyValueError::new_err(error.to_string()))?;
-            self.run(py, None, |turn| turn.learn_dense(table, pieces, &pushes, out, step))?;
+            let mut reading = take_to_read(&next_rows)?;
+            let mut next = as_next_rows(&mut reading)?;
+            self.run(py, None, |turn| turn.learn_dense(table, pieces, &pushes, out, &mut next, step))?;
         }
         Ok(array)
     }
@@ -384,9 +417,11 @@ impl Client {
         self.run(py, limit_s, |turn| turn.prepare(step))
     }
 
-    #[pyo3(signature = (step, *, limit_s=None))]
-    fn commit(&self, py: Python<'_>, step: u64, limit_s: Option<f64>) -> PyResult<()> {
-        self.run(py, limit_s, |turn| turn.commit(step))
+    #[pyo3(signature = (step, *, next_rows=Vec::new(), limit_s=None))]
+    fn commit(&self, py: Python<'_>, step: u64, next_rows: Vec<ToRead<'_>>, limit_s: Option<f64>) -> PyResult<()> {
+        let mut reading = take_to_read(&next_rows)?;
+        let mut next = as_next_rows(&mut reading)?;
+        self.run(py, limit_s, |turn| turn.commit(step, &mut next))
     }
 
     fn abort(&self, py: Python<'_>, step: u64) -> PyResult<()> {

@@ -6,21 +6,25 @@ use pyo3::prelude::*;
 mod arrays;
 mod client;
 mod errors;
+mod features;
 mod hashing;
 mod multislot;
 mod reader;
 mod server;
 mod store;
 mod table;
+mod tabular;
 
 #[pymodule]
 fn umiak_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     table::register(module)?;
+    tabular::register(module)?;
     reader::register(module)?;
     multislot::register(module)?;
     hashing::register(module)?;
     errors::register(module)?;
+    features::register(module)?;
     store::register(module)?;
     server::register(module)?;
     client::register(module)?;

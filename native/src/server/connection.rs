@@ -26,6 +26,7 @@ use crate::table::Values;
 use crate::wire::auth::{self, Challenge, Hello, Proof, Role};
 use crate::wire::codec::{self, Buffer, Fault};
 use crate::wire::frame::{HEADER, Header, Op, flag};
+use crate::wire::narrow;
 use crate::wire::stream::{Stream, advance, again, poll};
 
 /// What one peer, and all of them together, may take.
@@ -171,6 +172,7 @@ fn converse(terms: &Terms<'_>, line: &mut Line<'_>, who: &Identity) -> End {
             within: terms.limits.write,
             stopping: terms.stopping,
             client: who.rank,
+            narrows: header.op == Op::Pull && header.flags & flag::NARROW != 0,
             answered: false,
             broken: false,
         };
@@ -250,7 +252,16 @@ impl Line<'_> {
         self.read_exact(&mut head, got, deadline)?;
         let header = codec::read_header(&head, most)?;
         self.read_payload(header.length as usize, deadline)?;
-        Ok(header)
+        if !codec::is_narrow(&header) {
+            return Ok(header);
+        }
+        // Behind the connection nobody knows how the numbers came: what is logged and sent on is wide.
+        let (count, keys) = (
+            header.rows as usize * header.dim as usize,
+            if header.op == Op::Push { 8 * header.rows as usize } else { 0 },
+        );
+        self.buffer.widen(keys, count);
+        Ok(Header { flags: header.flags & !flag::NARROW, length: (keys + 4 * count) as u64, ..header })
     }
 
     fn read_payload(&mut self, length: usize, deadline: Instant) -> Result<(), End> {
@@ -361,6 +372,8 @@ struct Answer<'a> {
     within: Duration,
     stopping: &'a AtomicBool,
     client: u32,
+    /// Rows go as bfloat16.
+    narrows: bool,
     /// The final frame has begun.
     answered: bool,
     /// Part of a frame could not be sent.
@@ -411,8 +424,10 @@ impl Reply for Answer<'_> {
         let per_block = total.div_ceil(blocks).max(1);
         let per_round = (BLOCKS * per_block).min(total);
         self.scratch.resize(self.scratch.len().max(per_round * width), 0.0);
-        let length = (total * width * 4) as u64;
-        let header = Header { rows, dim, seq: durable_seq, client: self.client, length, ..Header::of(Op::Rows) };
+        let narrows = self.narrows;
+        let (flags, of_a_float) = if narrows { (flag::NARROW, 2) } else { (0, 4) };
+        let length = (total * width * of_a_float) as u64;
+        let header = Header { flags, rows, dim, seq: durable_seq, client: self.client, length, ..Header::of(Op::Rows) };
         let head = header.encode();
         let mut first = &head[..];
         // Until the last block is out, the frame is a promise that may break.
@@ -426,7 +441,11 @@ impl Reply for Answer<'_> {
             let block = |number: usize| blocks[number].lock().unpoisoned();
             let make = |number: usize| {
                 let start = round.start + number * per_block;
-                fill(start..(start + per_block).min(round.end), &mut block(number));
+                let mut floats = block(number);
+                fill(start..(start + per_block).min(round.end), &mut floats);
+                if narrows {
+                    narrow::narrow_in_place(&mut floats);
+                }
             };
             helpers::ahead(blocks.len(), &make, |need| {
                 for number in 0..blocks.len().max(1) {
@@ -435,6 +454,7 @@ impl Reply for Answer<'_> {
                         block(number)
                     });
                     let bytes = floats.as_ref().map_or(&[][..], |floats| codec::float_bytes(floats));
+                    let bytes = &bytes[..bytes.len() / 4 * of_a_float];
                     let parts = &mut [IoSlice::new(first), IoSlice::new(bytes)];
                     write_all(self.stream, parts, self.within, self.stopping)?;
                     first = &[];

@@ -22,20 +22,45 @@ use super::service::{Refusal, Reply, Request, RequestError};
 use super::staging::{LoadRequest, Loaded, Staged};
 use super::steps::Steps;
 use crate::poison::Unpoisoned;
-use crate::store::shardfile;
+use crate::store::shardfile::{self, TableHead};
 use crate::store::shardread::{self, ShardReader};
+use crate::table::dense::DenseTable;
 use crate::table::{Table, differences};
 use crate::wire::frame::Op;
 
 /// Threads that read files.
 const READERS: usize = 2;
 
+/// A table that is being made of files.
+struct Made {
+    entry: Arc<Entry>,
+    /// The first element of those that came from the file whose state a dense table has.
+    state_from: Option<u64>,
+}
+
+/// The state of a dense table is that of the server that had its first elements: one that had none of them was never given
+/// values, and does not know that others were.
+fn take_state(
+    made: &Mutex<BTreeMap<String, Made>>,
+    head: &TableHead,
+    offset: u64,
+    table: &DenseTable,
+) -> Result<(), String> {
+    let mut made = made.lock().unpoisoned();
+    let Some(known) = made.get_mut(&head.name) else { return Ok(()) };
+    if known.state_from.is_none_or(|first| offset < first) {
+        known.state_from = Some(offset);
+        table.restore(&head.state)?;
+    }
+    Ok(())
+}
+
 impl Engine {
     /// Tables made of shard files: all of this server's shards, or a refusal. Those that are there already keep their
     /// settings, which are those of the trainers' script.
     pub(super) fn read_tables(&self, files: &[PathBuf], tracked: &[String]) -> Result<Loaded, String> {
         let old = self.tables.registry();
-        let made: Mutex<BTreeMap<String, Arc<Entry>>> = Mutex::default();
+        let made: Mutex<BTreeMap<String, Made>> = Mutex::default();
         let found: Mutex<Vec<usize>> = Mutex::default();
         let failure: Mutex<Option<String>> = Mutex::default();
         let next = AtomicUsize::new(0);
@@ -63,7 +88,7 @@ impl Engine {
             return Err(missing);
         }
         let (mut registry, mut changes) = (Registry::default(), Vec::new());
-        for entry in made.into_inner().unpoisoned().into_values() {
+        for Made { entry, .. } in made.into_inner().unpoisoned().into_values() {
             match old.by_name(&entry.name) {
                 Some(old) => {
                     changes.extend(differences::change(&entry.name, &entry.spec, &old.spec));
@@ -81,7 +106,7 @@ impl Engine {
         file: &Path,
         old: &Registry,
         tracked: &[String],
-        made: &Mutex<BTreeMap<String, Arc<Entry>>>,
+        made: &Mutex<BTreeMap<String, Made>>,
     ) -> Result<Range<usize>, String> {
         let reader = ShardReader::open(file).map_err(|error| error.to_string())?;
         let (shards, head) = (reader.head().shards, reader.head());
@@ -94,7 +119,7 @@ impl Engine {
         if wanted.is_empty() {
             return Ok(wanted);
         }
-        let mut current: Option<Arc<Entry>> = None;
+        let mut current: Option<(Arc<Entry>, TableHead)> = None;
         for piece in reader {
             let problem = |text: String| format!("{}: {text}", file.display());
             match (piece.map_err(|error| error.to_string())?, &current) {
@@ -109,10 +134,10 @@ impl Engine {
                     }
                     let mut made = made.lock().unpoisoned();
                     let entry = match made.get(&head.name) {
-                        Some(entry) if entry.spec != head.spec => {
+                        Some(other) if other.entry.spec != head.spec => {
                             return Err(problem(format!("describes table {:?} unlike the other files", head.name)));
                         }
-                        Some(entry) => entry.clone(),
+                        Some(other) => other.entry.clone(),
                         None => {
                             let entry = self.tables.make(&head.name, head.spec.clone()).map_err(problem)?;
                             // Before its rows come, so that all of them count as changed: nobody knows who has seen what.
@@ -124,14 +149,14 @@ impl Engine {
                                 Table::Dense(table) => table.restore(&head.state),
                             }
                             .map_err(problem)?;
-                            made.insert(head.name.clone(), entry.clone());
+                            made.insert(head.name.clone(), Made { entry: entry.clone(), state_from: None });
                             entry
                         }
                     };
                     drop(made);
-                    current = Some(entry);
+                    current = Some((entry, head));
                 }
-                (shardread::Piece::Rows(mut batch), Some(entry)) => match &entry.table {
+                (shardread::Piece::Rows(mut batch), Some((entry, _))) => match &entry.table {
                     Table::Sparse(table) => {
                         if wanted != held {
                             batch.retain(|key| wanted.contains(&self.tables.shard_of(key)));
@@ -140,8 +165,9 @@ impl Engine {
                     }
                     Table::Dense(_) => return Err(problem("holds rows of a dense table".to_owned())),
                 },
-                (shardread::Piece::Dense { offset, values, state }, Some(entry)) => match &entry.table {
+                (shardread::Piece::Dense { offset, values, state }, Some((entry, head))) => match &entry.table {
                     Table::Dense(table) if held.contains(&table.shard_at(offset as usize)) => {
+                        take_state(made, head, offset, table).map_err(problem)?;
                         if wanted.contains(&table.shard_at(offset as usize)) {
                             table.load_chunk(offset as usize, &values, &state).map_err(problem)?;
                         }

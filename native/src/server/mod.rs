@@ -58,6 +58,7 @@ pub mod engine;
 mod gate;
 mod gathers;
 mod geo;
+mod latencies;
 mod lifetime;
 pub mod listener;
 mod loading;

@@ -1,6 +1,6 @@
 //! Requests as they come in: who is welcome, and which request goes where.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -95,8 +95,26 @@ impl Service for Engine {
     }
 
     fn request(&self, request: Request<'_>, reply: &mut dyn Reply) -> Result<(), RequestError> {
+        let (op, began) = (request.header.op, Instant::now());
+        self.traffic.count(request.header);
+        self.answer(request, reply)?;
+        self.traffic.took(op, began.elapsed());
+        Ok(())
+    }
+
+    fn gone(&self, who: &Identity) {
+        if who.kind != Kind::Observer && (who.rank as usize) < self.config.world {
+            let now = self.lifetime.now();
+            self.core().members.left(who.rank, who.incarnation, now);
+            // Somebody may wait for it, and will now hear why.
+            self.coordination.notify();
+        }
+    }
+}
+
+impl Engine {
+    fn answer(&self, request: Request<'_>, reply: &mut dyn Reply) -> Result<(), RequestError> {
         let Request { who, header, .. } = request;
-        self.traffic.count(header);
         if self.lifetime.is_stopped() {
             return Err(refusals::stopping().into());
         }
@@ -132,15 +150,6 @@ impl Service for Engine {
             Op::Save => self.save(request, reply),
             Op::Load => self.load(request, reply),
             op => Err(refusals::not_allowed(format!("{op:?} can't be asked for on this connection")).into()),
-        }
-    }
-
-    fn gone(&self, who: &Identity) {
-        if who.kind != Kind::Observer && (who.rank as usize) < self.config.world {
-            let now = self.lifetime.now();
-            self.core().members.left(who.rank, who.incarnation, now);
-            // Somebody may wait for it, and will now hear why.
-            self.coordination.notify();
         }
     }
 }

@@ -1,9 +1,11 @@
 //! How much was asked of a server since it began. Values.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use super::latencies::{Latencies, PER_OCTAVE};
 use crate::wire::frame::{Header, Op};
 
 /// Requests, and the rows in them. Only ever growing.
@@ -16,6 +18,10 @@ pub struct Traffic {
     pushed_rows: AtomicU64,
     dense_pulls: AtomicU64,
     dense_pushes: AtomicU64,
+    pulling: Latencies,
+    pushing: Latencies,
+    dense_pulling: Latencies,
+    dense_pushing: Latencies,
 }
 
 impl Traffic {
@@ -34,6 +40,17 @@ impl Traffic {
         }
     }
 
+    /// A request was carried out, and its answer sent.
+    pub fn took(&self, op: Op, time: Duration) {
+        match op {
+            Op::Pull => self.pulling.count(time),
+            Op::Push | Op::Add => self.pushing.count(time),
+            Op::PullDense => self.dense_pulling.count(time),
+            Op::PushDense => self.dense_pushing.count(time),
+            _ => {}
+        }
+    }
+
     /// All that was asked, of whatever kind.
     pub fn requests(&self) -> u64 {
         self.requests.load(Ordering::Relaxed)
@@ -48,6 +65,16 @@ impl Traffic {
             "pushed_rows": number(&self.pushed_rows),
             "dense_pulls": number(&self.dense_pulls),
             "dense_pushes": number(&self.dense_pushes),
+        })
+    }
+    /// By the names that `told` has.
+    pub fn latencies(&self) -> Value {
+        json!({
+            "per_octave": PER_OCTAVE,
+            "pulls": self.pulling.told(),
+            "pushes": self.pushing.told(),
+            "dense_pulls": self.dense_pulling.told(),
+            "dense_pushes": self.dense_pushing.told(),
         })
     }
 }

@@ -234,6 +234,7 @@ impl Engine {
             "log": log,
             "requests": self.traffic.requests(),
             "traffic": self.traffic.told(),
+            "latencies": self.traffic.latencies(),
             "verdict": core.ending.verdict,
         })
     }

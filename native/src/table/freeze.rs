@@ -6,6 +6,7 @@
 
 use crate::keys::mix;
 use crate::table::frozen::Pending;
+use crate::table::moving::Moving;
 use crate::table::shard::{Shard, Store};
 use crate::table::spec::{Ctr, SaveMode};
 use crate::table::{RowBatch, ctr, row_flag};
@@ -15,14 +16,25 @@ const AT_ONCE: usize = 512;
 
 /// Must be called before a row is changed or removed while its shard is frozen.
 #[cold]
-pub fn before_write(store: &Store, accessor: Option<&Ctr>, shard: &mut Shard, slot: u32, wide: u32) {
+pub fn before_write(
+    store: &Store,
+    accessor: Option<&Ctr>,
+    moving: Option<&Moving>,
+    shard: &mut Shard,
+    slot: u32,
+    wide: u32,
+) {
     let Some(frozen) = &mut shard.frozen else { return };
     let ordinal = store.extents.ordinal(slot);
     if ordinal >= frozen.rows || frozen.written.contains_key(&slot) {
         return;
     }
+    if let Some(moving) = moving {
+        // SAFETY: the caller has the shard, to which the slot belongs.
+        unsafe { moving.bring(store, slot, &moving.frozen()) };
+    }
     let copy = (ordinal >= frozen.scanned).then(|| {
-        append_row(store, slot, wide, &mut frozen.copies);
+        append_row(store, moving, slot, wide, &mut frozen.copies);
         frozen.copies.keys.len() - 1
     });
     frozen.written.insert(slot, copy);
@@ -47,7 +59,14 @@ pub fn created(store: &Store, shard: &mut Shard, slot: u32) {
 }
 
 /// Appends the next rows of the frozen moment to a batch. `false`: there are no more.
-pub fn scan_some(store: &Store, accessor: Option<&Ctr>, shard: &mut Shard, batch: &mut RowBatch) -> bool {
+pub fn scan_some(
+    store: &Store,
+    accessor: Option<&Ctr>,
+    moving: Option<&Moving>,
+    shard: &mut Shard,
+    batch: &mut RowBatch,
+) -> bool {
+    let past = moving.map(|moving| (moving, moving.frozen()));
     let Some(mut frozen) = shard.frozen.take() else { return false };
     let end = (frozen.scanned + AT_ONCE).min(frozen.rows);
     let width = store.layout.values + store.layout.state + store.layout.wide_values + store.layout.wide_state;
@@ -66,10 +85,14 @@ pub fn scan_some(store: &Store, accessor: Option<&Ctr>, shard: &mut Shard, batch
             }
             None => {
                 if let Some(wide) = live(store, accessor, shard, slot) {
+                    if let Some((moving, past)) = &past {
+                        // SAFETY: the slot belongs to the shard that is borrowed.
+                        unsafe { moving.bring(store, slot, past) };
+                    }
                     // SAFETY: the slot belongs to the shard that is borrowed.
                     let head = unsafe { store.values(slot) };
                     if accessor.is_none_or(|accessor| ctr::is_saved(accessor, mode, head)) {
-                        append_row(store, slot, wide, batch);
+                        append_row(store, moving, slot, wide, batch);
                     }
                 }
             }
@@ -87,6 +110,11 @@ pub fn scan_some(store: &Store, accessor: Option<&Ctr>, shard: &mut Shard, batch
     }
     shard.frozen = Some(frozen);
     more
+}
+
+/// Whether all rows of the frozen moment were scanned or written since.
+pub fn is_through(shard: &Shard) -> bool {
+    shard.frozen.as_ref().is_some_and(|frozen| frozen.scanned == frozen.rows)
 }
 
 /// Lets go of the frozen moment. `saved`: the rows are safe, so the save's after-effects hold; otherwise they are undone.
@@ -134,7 +162,7 @@ pub fn live(store: &Store, accessor: Option<&Ctr>, shard: &Shard, slot: u32) -> 
 }
 
 /// Appends a row with all its columns. The caller has the shard to which the slot belongs.
-fn append_row(store: &Store, slot: u32, wide: u32, batch: &mut RowBatch) {
+fn append_row(store: &Store, moving: Option<&Moving>, slot: u32, wide: u32, batch: &mut RowBatch) {
     // SAFETY: the caller has the shard, and the references end within these lines.
     unsafe {
         batch.keys.push(store.key(slot));
@@ -148,7 +176,9 @@ fn append_row(store: &Store, slot: u32, wide: u32, batch: &mut RowBatch) {
     if wide != 0 {
         batch.flags.push(row_flag::WIDE);
     } else {
-        batch.flags.push(0);
+        // SAFETY: the caller has the shard.
+        let is_new = moving.is_some_and(|moving| unsafe { !moving.has_begun(slot) });
+        batch.flags.push(if is_new { row_flag::NEW } else { 0 });
         batch.data.resize(batch.data.len() + store.layout.wide_values + store.layout.wide_state, 0.0);
     }
 }

@@ -244,7 +244,7 @@ unsafe fn each_row<const D: usize>(shape: &Shape, jobs: &[Job], update: impl Fn(
 }
 
 #[inline(always)]
-fn decay(decay: &Decay, rate: f32, weights: &mut [f32], gradient: &mut [f32]) {
+pub(super) fn decay(decay: &Decay, rate: f32, weights: &mut [f32], gradient: &mut [f32]) {
     if decay.l2 != 0.0 {
         for (g, w) in gradient.iter_mut().zip(weights.iter()) {
             *g += decay.l2 * *w;
@@ -297,7 +297,7 @@ pub fn squares(numbers: &[f32]) -> f64 {
 }
 
 #[inline(always)]
-fn within(numbers: &mut [f32], most: f32) {
+pub(super) fn within(numbers: &mut [f32], most: f32) {
     for n in numbers {
         let upper = if *n > most { most } else { *n };
         *n = if upper < -most { -most } else { upper };
@@ -307,12 +307,12 @@ fn within(numbers: &mut [f32], most: f32) {
 /// What fades in every step ends at zero. Below the smallest normal number it would never get there, since 0.9 times the
 /// smallest number of all rounds to itself, and processors need a hundred times as long for such numbers.
 #[inline(always)]
-fn faded(number: f32) -> f32 {
+pub(super) fn faded(number: f32) -> f32 {
     if number.abs() < f32::MIN_POSITIVE { 0.0 } else { number }
 }
 
 #[inline(always)]
-fn sgd(weights: &mut [f32], gradient: &[f32], lr: f32) {
+pub(super) fn sgd(weights: &mut [f32], gradient: &[f32], lr: f32) {
     for (w, &g) in weights.iter_mut().zip(gradient) {
         *w -= lr * g;
     }
@@ -326,7 +326,7 @@ fn sum(weights: &mut [f32], gradient: &[f32]) {
 }
 
 #[inline(always)]
-fn momentum_plain(weights: &mut [f32], velocity: &mut [f32], gradient: &[f32], lr: f32, momentum: f32) {
+pub(super) fn momentum_plain(weights: &mut [f32], velocity: &mut [f32], gradient: &[f32], lr: f32, momentum: f32) {
     for ((w, v), &g) in weights.iter_mut().zip(velocity).zip(gradient) {
         *v = faded(momentum * *v + g);
         *w -= lr * *v;
@@ -334,7 +334,7 @@ fn momentum_plain(weights: &mut [f32], velocity: &mut [f32], gradient: &[f32], l
 }
 
 #[inline(always)]
-fn momentum_ahead(weights: &mut [f32], velocity: &mut [f32], gradient: &[f32], lr: f32, momentum: f32) {
+pub(super) fn momentum_ahead(weights: &mut [f32], velocity: &mut [f32], gradient: &[f32], lr: f32, momentum: f32) {
     for ((w, v), &g) in weights.iter_mut().zip(velocity).zip(gradient) {
         *v = faded(momentum * *v + g);
         *w -= lr * (g + momentum * *v);
@@ -342,7 +342,7 @@ fn momentum_ahead(weights: &mut [f32], velocity: &mut [f32], gradient: &[f32], l
 }
 
 #[inline(always)]
-fn adagrad(weights: &mut [f32], sums: &mut [f32], gradient: &[f32], lr: f32, epsilon: f32) {
+pub(super) fn adagrad(weights: &mut [f32], sums: &mut [f32], gradient: &[f32], lr: f32, epsilon: f32) {
     for ((w, s), &g) in weights.iter_mut().zip(sums).zip(gradient) {
         *s += g * g;
         *w -= lr * g / (s.sqrt() + epsilon);
@@ -350,7 +350,7 @@ fn adagrad(weights: &mut [f32], sums: &mut [f32], gradient: &[f32], lr: f32, eps
 }
 
 #[inline(always)]
-fn adagrad_scaled(weights: &mut [f32], sums: &mut [f32], gradient: &[f32], lr: f32, g0: f32) {
+pub(super) fn adagrad_scaled(weights: &mut [f32], sums: &mut [f32], gradient: &[f32], lr: f32, g0: f32) {
     for ((w, s), &g) in weights.iter_mut().zip(sums).zip(gradient) {
         *w -= lr * g * (g0 / (g0 + *s)).sqrt();
         *s += g * g;
@@ -369,6 +369,21 @@ fn adagrad_shared(weights: &mut [f32], sums: &mut [f32], gradient: &[f32], lr: f
 #[inline(always)]
 fn adam(weights: &mut [f32], means: &mut [f32], gradient: &[f32], lr: f32, beta1: f32, beta2: f32, epsilon: f32) {
     let (first, second) = means.split_at_mut(weights.len());
+    adam_columns(weights, first, second, gradient, lr, beta1, beta2, epsilon);
+}
+
+#[inline(always)]
+#[allow(clippy::too_many_arguments)]
+pub(super) fn adam_columns(
+    weights: &mut [f32],
+    first: &mut [f32],
+    second: &mut [f32],
+    gradient: &[f32],
+    lr: f32,
+    beta1: f32,
+    beta2: f32,
+    epsilon: f32,
+) {
     for (((w, m), v), &g) in weights.iter_mut().zip(first).zip(second).zip(gradient) {
         *m = faded(beta1 * *m + (1.0 - beta1) * g);
         *v = faded(beta2 * *v + (1.0 - beta2) * (g * g));
@@ -387,7 +402,7 @@ fn adam_row(weights: &mut [f32], state: &mut [f32], gradient: &[f32], lr: f32, b
 
 #[inline(always)]
 #[allow(clippy::too_many_arguments)]
-fn rmsprop(
+pub(super) fn rmsprop(
     weights: &mut [f32],
     state: &mut [f32],
     gradient: &[f32],

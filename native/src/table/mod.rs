@@ -6,6 +6,8 @@
 //! saving      what of it goes to disk and comes back     frozen      what a shard keeps of a moment that is saved
 //! ctr, ctr_push      rows with click-through statistics
 //! freeze      a moment that is saved while pushes go on  changes     what others changed, for geo
+//! moving      rows that move in every push    history     what each push was, for rows that missed it
+//! idle        what missed pushes do to a row
 //! lookup      keys to rows, in stages                    batch       keys in groups by shard, in windows
 //! shard       one lock: index, slots, pending keys
 //! index       key to slot        slots   slots to shards       slab    slot to memory        memory  pages ahead
@@ -23,10 +25,13 @@ pub mod dense;
 pub mod differences;
 mod freeze;
 mod frozen;
+mod history;
+mod idle;
 mod index;
 pub mod kernels;
 mod lookup;
 mod memory;
+mod moving;
 mod progress;
 pub mod rules;
 mod saving;
@@ -110,6 +115,8 @@ pub mod row_flag {
     pub const PENDING: u32 = 1;
     /// The wide part exists. Without it, its columns are zeros.
     pub const WIDE: u32 = 2;
+    /// Of a row whose table moves every row: it was only read so far, and does not move yet.
+    pub const NEW: u32 = 4;
     /// Where the count of a pending key begins.
     pub const COUNT_SHIFT: u32 = 2;
 }

@@ -134,6 +134,16 @@ impl Rule {
         step
     }
 
+    /// The same push for rows without a gradient. Paddle's Adam for gradients of some rows does not correct their epsilon.
+    pub fn idle(&self, step: Step) -> Step {
+        match (step, self.optimizer) {
+            (Step::Adam { lr, beta1, beta2, .. }, Optimizer::Adam { epsilon, ahead: true, .. }) => {
+                Step::Adam { lr, beta1, beta2, epsilon }
+            }
+            _ => step,
+        }
+    }
+
     /// The same for a part of the table that counts for itself.
     pub fn step_at(&self, powers: &mut [f64; 2]) -> Step {
         let lr = self.learning_rate;

@@ -23,6 +23,9 @@ impl SparseTable {
         if lock(&self.shards[0]).frozen.is_some() {
             return Err("the table is being saved already".into());
         }
+        if let Some(moving) = &self.moving {
+            moving.freeze();
+        }
         for shard in self.shards.iter() {
             let shard = &mut *lock(shard);
             shard.frozen = Some(Box::new(Frozen::new(mode, shard.slots.used(), &shard.pending)));
@@ -45,7 +48,7 @@ impl SparseTable {
                 if shard.frozen.is_none() {
                     return Err(io::Error::other("the table is not frozen: there is no moment to scan"));
                 }
-                freeze::scan_some(&self.store, self.spec.accessor.as_ref(), shard, &mut batch)
+                freeze::scan_some(&self.store, self.spec.accessor.as_ref(), self.moving.as_deref(), shard, &mut batch)
             };
             if !more {
                 return Ok(());
@@ -94,8 +97,18 @@ impl SparseTable {
 
     /// Lets go of the frozen moment. `saved`: what was scanned is safe, so that the mode's after-effects hold.
     pub fn thaw(&self, saved: bool) {
+        let mut is_through = true;
         for shard in self.shards.iter() {
-            freeze::thaw(&self.store, self.spec.accessor.as_ref(), &mut lock(shard), saved);
+            let shard = &mut *lock(shard);
+            is_through &= freeze::is_through(shard);
+            freeze::thaw(&self.store, self.spec.accessor.as_ref(), shard, saved);
+        }
+        if let Some(moving) = &self.moving
+            && let Some(push) = moving.thaw()
+            && is_through
+        {
+            // The scan has brought all rows up to it.
+            moving.forget(push);
         }
     }
 
@@ -115,7 +128,8 @@ impl SparseTable {
         for &flags in &batch.flags {
             let pending = flags & row_flag::PENDING != 0;
             let wide = flags & row_flag::WIDE != 0;
-            let count = flags >> row_flag::COUNT_SHIFT;
+            let is_new = self.spec.every_row && !pending && !wide && flags & row_flag::NEW != 0;
+            let count = if is_new { 0 } else { flags >> row_flag::COUNT_SHIFT };
             if (pending && !counts) || (wide && (pending || accessor.is_none())) || (!pending && count != 0) {
                 return Err(format!("a saved row that this table can't have: flags {flags}"));
             }
@@ -148,6 +162,10 @@ impl SparseTable {
             shard.wide.give_back(found.wide - 1);
             shard.index.set_wide(hash, key, 0);
         }
+        if let Some(moving) = &self.moving {
+            // SAFETY: the slot belongs to the shard, which is borrowed mutably.
+            unsafe { moving.created(found.slot, flags & row_flag::NEW == 0) };
+        }
         let layout = &self.store.layout;
         let (values, rest) = data.split_at(layout.values);
         let (state, rest) = rest.split_at(layout.state);
@@ -170,6 +188,7 @@ impl SparseTable {
     }
 
     pub fn restore(&self, state: &Value) -> Result<(), String> {
+        self.settle();
         let mut rules = lock(&self.rules);
         let mut restored = (rules.main, rules.embed);
         restored.0.restore(&state["main"])?;

@@ -15,8 +15,10 @@ use crate::table::batch::{self, copy_row, prefetch_row};
 use crate::table::changes::{self, Changes};
 use crate::table::ctr_push::CtrPush;
 use crate::table::freeze;
+use crate::table::history::Idle;
 use crate::table::kernels::{self, Job, Shape};
 use crate::table::lookup::{self, Block, Found, JobList, NOWHERE, Near};
+use crate::table::moving::{self, Moving, Past, Turn};
 use crate::table::rules::{Rule, Step};
 use crate::table::shard::{Layout, Shard, Store};
 use crate::table::slab::Bits;
@@ -31,6 +33,8 @@ pub struct SparseTable {
     pub(super) shards: Arc<[Mutex<Shard>]>,
     pub(super) rules: Arc<Mutex<Rules>>,
     pub(super) changes: Arc<Changes>,
+    /// Where rows move in every push: what they have missed.
+    pub(super) moving: Option<Arc<Moving>>,
 }
 
 /// What becomes of a row that is asked for and is not there.
@@ -82,6 +86,7 @@ impl SparseTable {
             shards: (0..sharding.count()).map(|_| Mutex::default()).collect(),
             rules: Arc::new(Mutex::new(rules)),
             changes: Arc::default(),
+            moving: Moving::of(&spec),
             spec,
         })
     }
@@ -90,6 +95,11 @@ impl SparseTable {
     /// everything else are one and the same. No push may run while this does.
     pub fn with_spec(&self, spec: SparseSpec) -> Result<Self, String> {
         spec.check()?;
+        if self.moving.as_ref().is_some_and(|moving| moving.is_frozen()) {
+            return Err("the table is being saved: it can't get other settings now".to_owned());
+        }
+        // What rows have missed so far, they have missed under the old settings.
+        self.settle();
         {
             let mut rules = lock(&self.rules);
             rules.main.adopt(spec.optimizer);
@@ -103,7 +113,17 @@ impl SparseTable {
         }
         let (store, shards) = (self.store.clone(), self.shards.clone());
         let (rules, changes) = (self.rules.clone(), self.changes.clone());
-        Ok(Self { spec, sharding: self.sharding, store, shards, rules, changes })
+        let moving = Moving::of(&spec);
+        if let Some(new) = &moving {
+            new.grow(store.extents.reserved());
+        }
+        if let (Some(old), Some(new)) = (&self.moving, &moving) {
+            self.each_slot(|slot| {
+                // SAFETY: the slot belongs to a shard whose lock is held.
+                unsafe { new.created(slot, old.has_begun(slot)) };
+            });
+        }
+        Ok(Self { spec, sharding: self.sharding, store, shards, rules, changes, moving })
     }
 
     pub fn spec(&self) -> &SparseSpec {
@@ -136,12 +156,16 @@ impl SparseTable {
             let made = absent == Absent::Made && self.admits(keys[place]);
             if made { self.create(shard, hash, keys[place]) } else { NOWHERE }
         };
-        let ready = |_: Near<'_, '_>, found: Found| self.prefetch_values(found);
+        let past = self.past();
+        let ready = |_: Near<'_, '_>, found: Found| match past {
+            Some(_) => self.prefetch_all(found),
+            None => self.prefetch_values(found),
+        };
         self.each_block(keys, missing, ready, |block| {
             for (place, found) in block.rows() {
                 let row = &mut out[place * width..(place + 1) * width];
                 if found.is_here() {
-                    self.read(found, row);
+                    self.read(found, row, past.as_ref());
                 } else if absent == Absent::Zeros {
                     row.fill(0.0);
                 } else {
@@ -159,13 +183,47 @@ impl SparseTable {
     pub fn push(&self, keys: &[u64], rows: &[f32], draw: u64) {
         let width = self.push_width();
         assert_eq!(rows.len(), keys.len() * width, "{} rows of {width} columns", keys.len());
-        let steps = self.begin_step();
+        let turn = self.begin_turn();
+        let steps = self.begin_step(turn.as_ref());
         let marks = self.changes.marks();
         let parts = batch::parts(keys, self.sharding);
         helpers::together(parts.len(), &|part| {
             let Range { start, end } = parts[part];
-            self.push_part(&keys[start..end], &rows[start * width..end * width], draw, steps, &marks);
+            self.push_part(&keys[start..end], &rows[start * width..end * width], draw, steps, turn.as_ref(), &marks);
         });
+        if let Some(turn) = turn {
+            turn.end();
+        }
+    }
+
+    /// Where rows move in every push, one is done after the other.
+    fn begin_turn(&self) -> Option<Turn<'_>> {
+        let moving = self.moving.as_ref()?;
+        if moving.runs() >= moving::MOST_RUNS {
+            self.settle();
+        }
+        Some(moving.begin())
+    }
+
+    /// Brings all rows up to date, as far as a frozen moment allows it.
+    pub(super) fn settle(&self) {
+        let Some(moving) = &self.moving else { return };
+        let past = moving.frozen();
+        // SAFETY: the slot belongs to a shard whose lock is held.
+        self.each_slot(|slot| unsafe { moving.bring(&self.store, slot, &past) });
+        moving.forget(past.push);
+    }
+
+    /// All slots of a table whose rows never go, side by side, with their shards locked.
+    fn each_slot(&self, work: impl Fn(u32) + Sync) {
+        helpers::together(self.shards.len(), &|shard| {
+            let shard = &*lock(&self.shards[shard]);
+            (0..shard.slots.used()).for_each(|ordinal| work(shard.slots.slot(&self.store.extents, ordinal)));
+        });
+    }
+
+    fn past(&self) -> Option<Past> {
+        self.moving.as_ref().map(|moving| moving.past())
     }
 
     fn push_part(
@@ -174,6 +232,7 @@ impl SparseTable {
         rows: &[f32],
         draw: u64,
         (step, embed_step, rate): (Step, Option<Step>, f32),
+        turn: Option<&Turn<'_>>,
         marks: &[Bits],
     ) {
         let width = self.push_width();
@@ -191,6 +250,10 @@ impl SparseTable {
                 let mut jobs = JobList::default();
                 for (place, found) in block.rows() {
                     if found.is_here() {
+                        if let Some(turn) = turn {
+                            // SAFETY: the slot belongs to a shard whose lock `each_block` holds.
+                            unsafe { turn.bring(&self.store, found.slot) };
+                        }
                         let weights = self.store.values_at(found.slot);
                         let state = self.store.state_at(found.slot);
                         jobs.push(Job { weights, state, gradient: row(place).as_ptr() });
@@ -241,6 +304,7 @@ impl SparseTable {
         let width = self.spec.dim;
         assert_eq!(rows.len(), keys.len() * width, "{} rows of {width} columns", keys.len());
         let marks = self.changes.marks();
+        let past = self.past();
         let missing = |shard: &mut Shard, hash: u64, place: usize| {
             forget_pending(shard, keys[place]);
             self.create(shard, hash, keys[place])
@@ -251,6 +315,10 @@ impl SparseTable {
         };
         self.each_block(keys, missing, ready, |block| {
             for (place, found) in block.rows() {
+                if let (Some(moving), Some(past)) = (&self.moving, &past) {
+                    // SAFETY: the slot belongs to a shard whose lock `each_block` holds.
+                    unsafe { moving.begin_row(&self.store, found.slot, past) };
+                }
                 // SAFETY: the slot belongs to a shard whose lock `each_block` holds.
                 let values = unsafe { self.store.values(found.slot) };
                 change(values, &rows[place * width..(place + 1) * width]);
@@ -286,7 +354,7 @@ impl SparseTable {
                 let slot = shard.slots.slot(&self.store.extents, ordinal);
                 let Some(wide) = freeze::live(&self.store, Some(accessor), shard, slot) else { continue };
                 if shard.frozen.is_some() {
-                    freeze::before_write(&self.store, Some(accessor), shard, slot, wide);
+                    freeze::before_write(&self.store, Some(accessor), None, shard, slot, wide);
                 }
                 // SAFETY: the slot belongs to the shard whose lock is held.
                 if ctr::fade(accessor, unsafe { self.store.values(slot) }) {
@@ -321,6 +389,9 @@ impl SparseTable {
             self.store.count(&lock(shard), &mut sum);
         }
         self.store.finish(&mut sum);
+        if let Some(moving) = &self.moving {
+            sum.state += moving.bytes(self.len());
+        }
         sum
     }
 
@@ -335,6 +406,7 @@ impl SparseTable {
         let (mut keys, mut rows) = (Vec::new(), Vec::new());
         let Some(bits) = marks.get(trainer) else { return (keys, rows) };
         let width = self.pull_width();
+        let past = self.past();
         for shard in &self.shards[shards] {
             let shard = &*lock(shard);
             changes::take(&self.store, shard, bits, |slot| {
@@ -343,16 +415,20 @@ impl SparseTable {
                     keys.push(unsafe { self.store.key(slot) });
                     rows.resize(rows.len() + width, 0.0);
                     let start = rows.len() - width;
-                    self.read(Found { slot, wide }, &mut rows[start..]);
+                    self.read(Found { slot, wide }, &mut rows[start..], past.as_ref());
                 }
             });
         }
         (keys, rows)
     }
 
-    fn begin_step(&self) -> (Step, Option<Step>, f32) {
+    fn begin_step(&self, turn: Option<&Turn<'_>>) -> (Step, Option<Step>, f32) {
         let mut rules = lock(&self.rules);
-        (rules.main.step(), rules.embed.as_mut().map(Rule::step), rules.main.learning_rate())
+        let (step, rate) = (rules.main.step(), rules.main.learning_rate());
+        if let Some(turn) = turn {
+            turn.remember(Idle { step: rules.main.idle(step), rate });
+        }
+        (step, rules.embed.as_mut().map(Rule::step), rate)
     }
 
     #[inline(always)]
@@ -378,6 +454,9 @@ impl SparseTable {
     fn prefetch_all(&self, found: Found) {
         self.prefetch_values(found);
         prefetch_row(self.store.state_at(found.slot), self.store.layout.state);
+        if let Some(moving) = &self.moving {
+            moving.prefetch(found.slot);
+        }
         if found.wide != 0 {
             prefetch_row(self.store.wide_state_at(found.wide - 1), self.store.layout.wide_state);
         }
@@ -386,7 +465,8 @@ impl SparseTable {
     #[inline(always)]
     pub(super) fn before_write(&self, shard: &mut Shard, found: Found, marks: &[Bits]) {
         if shard.frozen.is_some() {
-            freeze::before_write(&self.store, self.spec.accessor.as_ref(), shard, found.slot, found.wide);
+            let moving = self.moving.as_deref();
+            freeze::before_write(&self.store, self.spec.accessor.as_ref(), moving, shard, found.slot, found.wide);
         }
         for bits in marks {
             bits.set(found.slot);
@@ -394,7 +474,11 @@ impl SparseTable {
     }
 
     #[inline(always)]
-    fn read(&self, found: Found, row: &mut [f32]) {
+    fn read(&self, found: Found, row: &mut [f32], past: Option<&Past>) {
+        if let (Some(moving), Some(past)) = (&self.moving, past) {
+            // SAFETY: callers hold the lock of the shard to which the row belongs.
+            return unsafe { moving.read(&self.store, found.slot, past, row) };
+        }
         // SAFETY: callers hold the lock of the shard to which the row belongs.
         let values = unsafe { self.store.values(found.slot) };
         if self.spec.accessor.is_none() {
@@ -464,6 +548,10 @@ impl SparseTable {
                     self.spec.optimizer.fill_state(state);
                 }
             }
+        }
+        if let Some(moving) = &self.moving {
+            // SAFETY: as above.
+            unsafe { moving.created(slot, false) };
         }
         if shard.frozen.is_some() {
             freeze::created(&self.store, shard, slot);

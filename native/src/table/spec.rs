@@ -34,6 +34,10 @@ pub struct SparseSpec {
     pub entry: Entry,
     #[serde(default)]
     pub accessor: Option<Ctr>,
+    /// Every push moves all rows: those without a gradient as by a gradient of zeros, which is what frameworks do. Otherwise
+    /// a push moves the rows that it brings.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub every_row: bool,
 }
 
 impl SparseSpec {
@@ -67,6 +71,15 @@ impl SparseSpec {
         }
         if let Some(accessor) = &self.accessor {
             problems.accessor(accessor);
+        }
+        if self.every_row {
+            let is_counted =
+                matches!(self.optimizer, Optimizer::AdamRow { .. } | Optimizer::Ftrl { .. } | Optimizer::Sum {});
+            problems.unless(
+                !is_counted,
+                format_args!("every_row: the rules adam_row, ftrl and sum move the rows of a push only"),
+            );
+            problems.unless(self.accessor.is_none(), format_args!("every_row: not for a table with an accessor"));
         }
         problems.verdict()
     }

@@ -8,6 +8,7 @@ use std::borrow::Cow;
 use std::mem::size_of;
 
 use super::frame::{HEADER, Header, NotAHeader, Op, VERSION, flag};
+use super::narrow;
 use crate::table::spec::MOST_COLUMNS;
 
 #[cfg(target_endian = "big")]
@@ -59,7 +60,8 @@ pub fn read_header(bytes: &[u8; HEADER], most: u64) -> Result<Header, Fault> {
 pub fn check(header: &Header, most: u64) -> Result<(), Fault> {
     let (rows, dim) = (u128::from(header.rows), u128::from(header.dim));
     let keys = rows * size_of::<u64>() as u128;
-    let floats = rows * dim * size_of::<f32>() as u128;
+    let wide = rows * dim * size_of::<f32>() as u128;
+    let floats = if is_narrow(header) { wide / 2 } else { wide };
     let length = u128::from(header.length);
     let fits = match header.op {
         Op::Hello
@@ -101,11 +103,10 @@ pub fn check(header: &Header, most: u64) -> Result<(), Fault> {
         | Op::Status
         | Op::Ok => length == 0,
     };
-    if header.length > most {
-        return Err(Fault::new(
-            "too-long",
-            format!("{:?} announces {} bytes, the limit is {most}", header.op, header.length),
-        ));
+    // What is narrow on the way becomes wide where it arrives.
+    let bytes = if is_narrow(header) { length + wide / 2 } else { length };
+    if bytes > u128::from(most) {
+        return Err(Fault::new("too-long", format!("{:?} announces {bytes} bytes, the limit is {most}", header.op)));
     }
     if !fits || dim > MOST_COLUMNS as u128 + 8 {
         return Err(Fault::new(
@@ -117,6 +118,16 @@ pub fn check(header: &Header, most: u64) -> Result<(), Fault> {
         ));
     }
     Ok(())
+}
+
+/// Whether the floats that follow a header are bfloat16.
+pub fn is_narrow(header: &Header) -> bool {
+    let can_be = match header.op {
+        Op::Push | Op::PushDense => true,
+        Op::Rows => header.flags & flag::KEYED == 0,
+        _ => false,
+    };
+    can_be && header.flags & flag::NARROW != 0
 }
 
 /// The keys at the start of a payload, and what follows them. Copied only if the bytes do not lie on an address for
@@ -219,6 +230,14 @@ impl Buffer {
         &key_bytes(&self.words)[..length]
     }
 
+    /// Makes floats of the bfloat16 numbers that stand behind so many bytes of keys.
+    pub fn widen(&mut self, keys: usize, count: usize) {
+        let length = keys + count * size_of::<f32>();
+        self.words.resize(self.words.len().max(length.div_ceil(8)), 0);
+        self.used = self.used.max(length);
+        narrow::widen_in_place(&mut key_bytes_mut(&mut self.words)[keys..length], count);
+    }
+
     /// After each frame: a buffer that one big frame blew up goes back once a few frames did without it.
     pub fn settle(&mut self) {
         let capacity = self.words.capacity() * 8;
@@ -253,6 +272,30 @@ mod tests {
         assert!(check(&huge, u64::MAX).is_err());
         assert!(check(&Header { length: u64::MAX, ..huge }, u64::MAX).is_err());
         assert!(check(&Header { length: 1, ..Header::of(Op::Beat) }, MOST_FRAME).is_err());
+    }
+
+    #[test]
+    fn narrow_floats_take_half_the_bytes_and_count_as_wide_ones() {
+        let push = Header { rows: 3, dim: 5, flags: flag::NARROW, length: 3 * 8 + 3 * 5 * 2, ..Header::of(Op::Push) };
+        assert!(check(&push, 84).is_ok());
+        assert_eq!(check(&push, 83).unwrap_err().code, "too-long", "it is widened where it arrives");
+        assert_eq!(check(&Header { flags: 0, ..push }, MOST_FRAME).unwrap_err().code, "bad-frame");
+        for op in [Op::Set, Op::Add] {
+            assert!(check(&Header { op, ..push }, MOST_FRAME).is_err(), "only gradients can be narrow");
+        }
+        let keyed = Header { flags: flag::NARROW | flag::KEYED, ..push };
+        assert!(check(&Header { op: Op::Rows, ..keyed }, MOST_FRAME).is_err());
+    }
+
+    #[test]
+    fn a_buffer_is_widened_behind_its_keys() {
+        let mut buffer = Buffer::default();
+        let payload: Vec<u8> =
+            [7u64.to_le_bytes().to_vec(), [0x3f80u16, 0xc000].map(u16::to_le_bytes).concat()].concat();
+        buffer.room(0, payload.len()).copy_from_slice(&payload);
+        buffer.widen(8, 2);
+        let (keys, rest) = keys(buffer.bytes(16), 1).unwrap();
+        assert_eq!((&keys[..], &floats(rest)[..]), (&[7][..], &[1.0, -2.0][..]));
     }
 
     #[test]

@@ -75,6 +75,8 @@ pub mod flag {
     pub const MORE: u16 = 512;
     /// Push, PushDense of a step: gradients that count by 1 / trainers, and by more if fewer take part in the step.
     pub const MEAN: u16 = 1024;
+    /// Push, PushDense, Rows: the floats are bfloat16, two bytes each. Pull: those of the answer may be.
+    pub const NARROW: u16 = 2048;
 }
 
 const OPS: [Op; 33] = [

@@ -3,4 +3,5 @@
 pub mod auth;
 pub mod codec;
 pub mod frame;
+pub mod narrow;
 pub mod stream;

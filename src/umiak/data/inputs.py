@@ -35,8 +35,7 @@ def several(inputs: Input | Sequence[Input]) -> list[Input]:
     """One input or many, each of which can be one."""
     given: list[Any] = list(inputs) if isinstance(inputs, (list, tuple)) else [inputs]
     problems = [_not_one(each) for each in given if not _can_be_one(each)]
-    if problems:
-        raise BadRequest(*problems)
+    BadRequest.raise_any(problems)
     return given
 
 
@@ -73,7 +72,7 @@ def head(path: str) -> bytes:
 
             file = gzip.GzipFile(path)
         elif first:
-            file = Path(path).open("rb")  # noqa: SIM115 - closed below, as the others are
+            file = io.FileIO(path)
         else:
             return b""
         with file:

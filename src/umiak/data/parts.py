@@ -10,7 +10,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from umiak.core.problem import Problem, UmiakError
+from umiak.core.problem import UmiakError
 from umiak.core.value import value
 
 PACKED_GROWTH = 4
@@ -54,7 +54,7 @@ def split(paths: Sequence[str | os.PathLike[str]], parts: int) -> list[tuple[Par
     Everybody who calls this with the same files and number gets the same answer. A reader may get nothing.
     """
     if parts < 1:
-        raise UmiakError(Problem(code="UM-DATA-004", what=f"files can't be divided into {parts} parts"))
+        raise UmiakError.of("UM-DATA-004", f"files can't be divided into {parts} parts")
     return split_files([weigh(path) for path in paths], parts)
 
 
@@ -96,8 +96,7 @@ def weigh(path: str | os.PathLike[str]) -> File:
             first = file.read(MAGIC_BYTES)
             return File(path=path, size=os.fstat(file.fileno()).st_size, packed=is_packed(first))
     except OSError as error:
-        problem = Problem(code="UM-DATA-002", what=f"{path}: it can't be read: {error.strerror}")
-        raise UmiakError(problem) from error
+        raise UmiakError.of("UM-DATA-002", f"{path}: it can't be read: {error.strerror}") from error
 
 
 def is_packed(first: bytes) -> bool:

@@ -9,7 +9,7 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, SupportsFloat, SupportsIndex
+from typing import TYPE_CHECKING, Any, Literal, SupportsFloat, SupportsIndex
 
 import umiak_native
 from umiak_native import Batch
@@ -19,6 +19,9 @@ from umiak.data import statistics
 from umiak.data.inputs import Input, head, is_file, native, several
 from umiak.data.other_formats import other_format
 from umiak.data.parts import Part
+
+if TYPE_CHECKING:
+    from umiak.core.json_types import JsonMapping, JsonObject
 
 __all__ = ["Batch", "ReadError", "SlotReader"]
 
@@ -114,7 +117,7 @@ class SlotReader:
         block_bytes: int | None = None,
     ) -> None:
         given = several(inputs)
-        settings: dict[str, Any] = {
+        settings: JsonObject = {
             "sparse": sparse,
             "dense": {} if dense is None else dense,
             "padding": padding,
@@ -174,7 +177,7 @@ class SlotReader:
 
 def _check(
     given: Sequence[Input],
-    settings: dict[str, Any],
+    settings: JsonObject,
     *,
     shuffle: Any,
     seed: Any,
@@ -199,8 +202,7 @@ def _check(
         problems.append(_problem(f"position is {position!r}: what position() gave is expected"))
     if ids not in ("int64", "uint64"):
         problems.append(_problem(f"ids is {ids!r}: int64 or uint64 is expected"))
-    if problems:
-        raise BadRequest(*problems)
+    BadRequest.raise_any(problems)
 
 
 def _wrong_inputs(given: Sequence[Input], *, cached: bool) -> list[Problem]:
@@ -233,7 +235,7 @@ _WHOLE = {
 """Integers, and their ranges."""
 
 
-def _wrong_numbers(settings: dict[str, Any], more: Mapping[str, Any]) -> list[Problem]:
+def _wrong_numbers(settings: JsonObject, more: JsonMapping) -> list[Problem]:
     problems = []
     for name, (least, most) in _WHOLE.items():
         number = settings[name] if name in settings else more[name]
@@ -251,7 +253,7 @@ def _wrong_numbers(settings: dict[str, Any], more: Mapping[str, Any]) -> list[Pr
     return problems
 
 
-def _wrong_slots(settings: dict[str, Any]) -> list[Problem]:
+def _wrong_slots(settings: JsonObject) -> list[Problem]:
     """What is wrong with the slots; those that are right become what the native core takes."""
     sparse, dense, problems = settings["sparse"], settings["dense"], []
     if isinstance(sparse, (str, bytes)):

@@ -122,3 +122,21 @@ fn a_row_that_is_not_there_reads_as_it_would_be_or_as_zeros() {
     assert_eq!(read(flag::ZEROS | flag::CREATE), [2.0, 2.0, 3.0, 3.0], "it is made");
     assert_eq!(read(flag::ZEROS), [2.0, 2.0, 3.0, 3.0]);
 }
+
+#[test]
+fn pulls_and_pushes_are_told_by_how_long_they_took() {
+    let engine = open(1, None);
+    let one = trainer(&engine, 0, 1);
+    let table = one.sgd();
+    one.push(table, 1, &[7], 1.0);
+    one.pull(table, &[7, 8]);
+    one.pull(table, &[7]);
+    assert_eq!(one.keyed(Op::Push, 99, 2, 0, &[7], 1.0).err().unwrap().code, "unknown-table");
+    let told = one.ask(Header::of(Op::Status), &[]).unwrap().json.unwrap()["latencies"].clone();
+    let counted = |kind: &str| -> u64 {
+        told[kind]["counts"].as_array().unwrap().iter().map(|pair| pair[1].as_u64().unwrap()).sum()
+    };
+    assert_eq!((counted("pulls"), counted("pushes")), (2, 1), "what was refused took no time worth telling");
+    assert_eq!((counted("dense_pulls"), counted("dense_pushes")), (0, 0));
+    assert!(told["pulls"]["seconds"].as_f64().unwrap() > 0.0);
+}
