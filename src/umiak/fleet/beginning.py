@@ -1,22 +1,28 @@
 """What a job begins with, as its first server says it and its first trainer carries it out. An adapter.
 
-A program tells only its servers what to load (``fleet.init_server(path)``), and trainers have to do it, because they know the tables:
+A program tells only its servers what to load (``fleet.init_server(path)``),
+and trainers have to do it, because they know the tables:
 
     server 0        makes the table ``fleet.begin`` and writes the path into it, with a mark: without the mark nothing counts
     trainer 0       waits for the mark, and tells the others in a gather which path it is, with an id of this beginning
     trainer 0       lets all servers load, and writes that id into the table
     all trainers    meet, and hear that everything is loaded, or why it is not
 
-Gathers are kept by the servers, so a trainer that is started again hears the same; trainer 0 sees by the id whether its predecessor's load was
-done. The table is saved with the others, so a load brings that of an earlier job: its id is another one.
+Gathers are kept by the servers, so a trainer that is started again hears the same; trainer 0 sees by the id whether its
+predecessor's load was done. The table is saved with the others, so a load brings that of an earlier job: its id is
+another one.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import secrets
+import sys
+import threading
 import time
+import traceback
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -26,13 +32,14 @@ from umiak.core.problem import UmiakError
 from umiak.core.value import value
 from umiak.fleet.job import say
 from umiak.ps import checkpoint, specs
+from umiak.ps.clients import connect
 from umiak.ps.errors import bad
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
 
-    from umiak.core.problem import Problem
+    from umiak.core.json_types import JsonObject
+    from umiak.ps.clients import Client
     from umiak.ps.sessions import Session
 
 READY = "fleet.begin"
@@ -73,7 +80,7 @@ class Beginning:
 class ReadyTable:
     """The table in which it is written."""
 
-    def __init__(self, client: Any) -> None:
+    def __init__(self, client: Client) -> None:
         self._client = client
 
     def read(self) -> Beginning:
@@ -98,52 +105,50 @@ class ReadyTable:
 # ---- servers
 
 
-def check_path(tables: str | None) -> None:
-    """`BadRequest` if nobody could be told of it."""
+def serve(session: Session, tables: str | None) -> int:
+    """Serve until the job is over; returns the exit status.
+    ``tables`` is a checkpoint that the job begins with: the first server says it.
+    """
     if len(os.fsencode(os.path.abspath(tables or ""))) > LONGEST:
         raise bad("UM-FLEET-030", f"a path of more than {LONGEST} bytes: {tables}", "give a shorter one")
+    threading.Thread(target=_tell, args=(session, tables), daemon=True, name="umiak.fleet begin").start()
+    return session.serve()
 
 
-def tell(session: Session, tables: str | None) -> None:
-    """On the first server: what the job begins with."""
-    client = _observer(session)
-    ready = ReadyTable(client)
-    if ready.read().stage == 0:  # else this server came back with everything
-        ready.write(Beginning(stage=_SAID, text=os.path.abspath(tables) if tables else ""), if_unset=True)
-    client.close()
+def _tell(session: Session, tables: str | None) -> None:
+    try:
+        if session.rank == 0:
+            client = connect(session.seat, session.options, kind="observer")
+            ready = ReadyTable(client)
+            if ready.read().stage == 0:  # else this server came back with everything
+                ready.write(Beginning(stage=_SAID, text=os.path.abspath(tables) if tables else ""), if_unset=True)
+            client.close()
+    except BaseException:  # noqa: BLE001 - whatever it is, trainers would wait for ever
+        traceback.print_exc()
+        sys.stderr.flush()
+        os._exit(1)
+    if tables:
+        with contextlib.suppress(umiak_native.PsError):  # the job may end meanwhile
+            _watch(session)
 
 
-def watch(session: Session) -> None:
+def _watch(session: Session) -> None:
     """On a server that was given a path: say it if the trainers could not let it be loaded."""
-    client = _observer(session)
+    client = connect(session.seat, session.options, kind="observer")
     ready = ReadyTable(client)
-    while (found := ready.read()).stage in (0, _SAID):
+    while (beginning := ready.read()).stage in (0, _SAID):
         time.sleep(LOOK_S)
-    if found.stage == _FAILED:
-        say(f"the job can't begin: {found.text}")
+    if beginning.stage == _FAILED:
+        say(f"the job can't begin: {beginning.text}")
     client.close()
-
-
-def _observer(session: Session) -> Any:
-    seat = session.seat
-    config = {
-        "endpoints": [*seat.servers],
-        "kind": "observer",
-        "world": seat.world,
-        "job": seat.job,
-        "shards": session.options.shards,
-        "timeout_s": session.options.timeout_s,
-    }
-    client = umiak_native.Client(json.dumps(config), os.fsencode(seat.token) if seat.token else None)
-    client.connect()
-    return client
 
 
 # ---- trainers
 
 
 def begin(session: Session, prepare: Callable[[bool], None]) -> tuple[str, ...] | None:
-    """On every trainer: returns when all servers hold what the job begins with, and the names of those tables; None if it begins from nothing.
+    """On every trainer: returns when all servers hold what the job begins with, and the names of those tables;
+    None if it begins from nothing.
 
     ``prepare`` makes the tables, and is told whether something is loaded into them.
     """
@@ -156,18 +161,18 @@ def begin(session: Session, prepare: Callable[[bool], None]) -> tuple[str, ...] 
     prepare(bool(path))
     if not path:
         return None
-    outcome: dict[str, Any] = {}
-    if session.is_first:
-        outcome = _loaded(session, path, agreed["id"])
-    outcome = _of_the_first(session.client.gather("fleet.begun", json.dumps(outcome).encode()))
+    own_outcome = _loaded(session, path, agreed["id"]) if session.is_first else {}
+    outcome = _of_the_first(session.client.gather("fleet.begun", json.dumps(own_outcome).encode()))
     if outcome["error"]:
         what = f"fleet.init_server: the servers can't begin with {path}: {outcome['error']}"
         raise bad("UM-FLEET-060", what, outcome["hint"])
     return tuple(outcome["tables"])
 
 
-def _loaded(session: Session, path: str, own: str) -> dict[str, Any]:
-    """Let all servers load, unless an earlier process of this trainer has done it. ``own``: the id of this beginning."""
+def _loaded(session: Session, path: str, own: str) -> JsonObject:
+    """Let all servers load, unless an earlier process of this trainer has done it.
+    ``own``: the id of this beginning.
+    """
     ready = ReadyTable(session.client)
     try:
         if ready.read() == Beginning(stage=_LOADED, text=path, id=own):
@@ -179,32 +184,28 @@ def _loaded(session: Session, path: str, own: str) -> dict[str, Any]:
         raise  # there is nobody to tell it to
     except (UmiakError, umiak_native.PsError, OSError) as error:
         problem = error.problems[0] if isinstance(error, UmiakError) else None
-        text = _words(problem) if problem else str(error)
+        text = ": ".join(filter(None, (problem.where, problem.what, problem.why))) if problem else str(error)
         ready.write(Beginning(stage=_FAILED, text=f"{path}: {text}", id=own))
         time.sleep(20 * LOOK_S)  # servers look for it, and say it before the launcher ends them
         return {"tables": [], "error": text, "hint": problem.hint if problem else None}
     return {"tables": [*manifest.tables], "error": "", "hint": None}
 
 
-def _words(problem: Problem) -> str:
-    return ": ".join(each for each in (problem.where, problem.what, problem.why) if each)
-
-
-def _of_the_first(brought: list[bytes]) -> dict[str, Any]:
+def _of_the_first(brought: list[bytes]) -> JsonObject:
     if not brought[0]:
         what = "trainer 0 was lost before the job had begun, and only it lets the servers load"
         raise bad("UM-FLEET-061", what, "trainer 0's own output says why; start the job again")
-    found: dict[str, Any] = json.loads(brought[0])
-    return found
+    agreed: JsonObject = json.loads(brought[0])
+    return agreed
 
 
 def _path(session: Session) -> str:
     """What the first server says; waits for it."""
     ready = ReadyTable(session.client)
     until = time.monotonic() + session.options.timeout_s
-    while (found := ready.read()).stage == 0:
+    while (beginning := ready.read()).stage == 0:
         if time.monotonic() > until:
             say("waiting for the first server: does it call fleet.run_server()?")
             until = time.monotonic() + session.options.timeout_s
         time.sleep(LOOK_S)
-    return found.text if found.stage == _SAID else ""
+    return beginning.text if beginning.stage == _SAID else ""

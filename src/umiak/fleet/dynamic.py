@@ -1,4 +1,5 @@
-"""Dynamic models in a job with servers: ``fleet.distributed_model`` and ``fleet.distributed_optimizer``. An adapter, for Paddle.
+"""Dynamic models in a job with servers: ``fleet.distributed_model`` and ``fleet.distributed_optimizer``.
+An adapter, for Paddle.
 
 The model is carried over to tables (`umiak.ps.paddle_models`) as soon as both are known.
 """
@@ -7,8 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from umiak.fleet import deadlocks
-from umiak.fleet.job import say
+from umiak.fleet.job import deadlocks_told, say
 from umiak.ps import paddle_models
 from umiak.ps.errors import bad
 
@@ -17,17 +17,20 @@ if TYPE_CHECKING:
 
     from umiak.fleet.job import FleetJob
     from umiak.ps.paddle_models import CarriedOptimizer
+    from umiak.ps.paddle_types import Layer, Operation, Optimizer, Variable
+
+    Minimized = tuple[list[Operation], list[tuple[Variable, Variable]]]
 
 
 class DynamicOptimizer:
     """An optimizer whose rule runs on the servers; the learning rate is that of the script's own."""
 
-    def __init__(self, job: FleetJob, optimizer: Any) -> None:
+    def __init__(self, job: FleetJob, optimizer: Optimizer) -> None:
         self._job = job
         self.inner_opt = optimizer
         self._carried: CarriedOptimizer | None = None
 
-    def carry(self, model: Any) -> None:
+    def carry(self, model: Layer) -> None:
         """Let the model's embeddings be tables, and all of it learn on the servers."""
         if self._carried is not None or self._job.is_server:
             return
@@ -38,7 +41,7 @@ class DynamicOptimizer:
 
     def step(self) -> None:
         """Push this step's gradients and fetch the parameters."""
-        with deadlocks.told():
+        with deadlocks_told():
             self._known().step()
 
     def clear_grad(self, set_to_zero: bool = True) -> None:
@@ -47,7 +50,7 @@ class DynamicOptimizer:
 
     clear_gradients = clear_grad
 
-    def minimize(self, _loss: Any, *_more: Any, **_named: Any) -> tuple[list[Any], list[Any]]:
+    def minimize(self, _loss: Variable, *_more: object, **_named: object) -> Minimized:
         """A step, behind ``loss.backward()``, as Paddle's."""
         self.step()
         return [], []
@@ -62,7 +65,7 @@ class DynamicOptimizer:
         return getattr(self.inner_opt, name)
 
 
-def distributed_model(job: FleetJob, model: Any) -> Any:
+def distributed_model(job: FleetJob, model: Layer) -> Layer:
     """The model itself: its embeddings read from tables now, or when the optimizer is known."""
     job.model = model
     if isinstance(job.optimizer, DynamicOptimizer):
@@ -70,7 +73,7 @@ def distributed_model(job: FleetJob, model: Any) -> Any:
     return model
 
 
-def distributed_optimizer(job: FleetJob, optimizer: Any) -> DynamicOptimizer:
+def distributed_optimizer(job: FleetJob, optimizer: Optimizer) -> DynamicOptimizer:
     """The optimizer on the servers."""
     made = job.optimizer = DynamicOptimizer(job, optimizer)
     if job.model is not None:

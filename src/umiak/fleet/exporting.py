@@ -1,4 +1,5 @@
-"""Models for inference of static programs whose embeddings are tables: plain Paddle loads them, without a flag. An adapter, for Paddle.
+"""Models for inference of static programs whose embeddings are tables: plain Paddle loads them, without a flag.
+An adapter, for Paddle.
 
     PREFIX.json         the program in the form of Paddle 3: static.load_inference_model, jit.load, paddle.inference
     PREFIX.pdmodel      the same in the older form, for Paddle 2 and for scripts whose programs are in that form
@@ -9,6 +10,7 @@ Files are written beside their place and then moved there, so that all trainers 
 
 from __future__ import annotations
 
+import math
 import os
 import tempfile
 import warnings
@@ -18,18 +20,20 @@ from typing import TYPE_CHECKING
 import numpy as np
 import paddle
 
-from umiak.fleet.job import inner, say
+from umiak.fleet.job import inner, names_of, say
 from umiak.fleet.programs import sites
-from umiak.fleet.programs.counting import columns
 from umiak.fleet.programs.parameters import is_filled
 from umiak.fleet.programs.rewriting import make_dense
+from umiak.fleet.programs.tables import columns
+from umiak.ps import paddle_internals
 from umiak.ps.errors import BadRequest, bad
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from typing import Any
 
     from umiak.fleet.job import FleetJob
+    from umiak.ps.gradients import Floats
+    from umiak.ps.paddle_types import Block, Executor, Program, Variables
 
 MOST_BYTES = 4 << 30
 """A larger embedding is not written into a model for inference."""
@@ -46,7 +50,12 @@ class TooLarge(BadRequest):
 
 
 def save_inference_model(
-    job: FleetJob | None, prefix: str, feed_vars: Any, fetch_vars: Any, executor: Any, **configs: Any
+    job: FleetJob | None,
+    prefix: str,
+    feed_vars: Variables,
+    fetch_vars: Variables,
+    executor: Executor,
+    **configs: object,
 ) -> None:
     """``paddle.static.save_inference_model`` where programs are in the older form."""
     source = source_of(job, configs.get("program")) if job else None
@@ -55,12 +64,12 @@ def save_inference_model(
         if not configs.get("separate_parameters"):
             write_newer(prefix)
         return
-    feeds, fetches = ([each.name for each in _listed(given)] for given in (feed_vars, fetch_vars))
+    feeds, fetches = names_of(feed_vars), names_of(fetch_vars)
     configs.pop("program", None)
     write(job, prefix, source, feeds, fetches, **configs)
 
 
-def source_of(job: FleetJob, program: Any) -> Any:
+def source_of(job: FleetJob, program: Program) -> Program:
     """The program with its lookups that this one is, or is a copy of; None if it has nothing to do with tables."""
     program = inner(program)
     runner = job.runner_of(program)
@@ -80,7 +89,7 @@ def source_of(job: FleetJob, program: Any) -> Any:
 
 
 def write(
-    job: FleetJob, prefix: str, source: Any, feeds: Sequence[str], fetches: Sequence[str], **configs: Any
+    job: FleetJob, prefix: str, source: Program, feeds: Sequence[str], fetches: Sequence[str], **configs: object
 ) -> None:
     """A model of a program with its lookups, with the rows that the servers have now. `TooLarge`."""
     whole = _for_inference(source, feeds, fetches)
@@ -88,7 +97,7 @@ def write(
     needed = sites.producers(block, fetches, feeds)
     involved = {name for op in needed for name in op.input_arg_names}
     tables = [name for name in job.tables if name in involved]
-    too_large = [name for name in tables if _bytes(block.vars[name]) > MOST_BYTES]
+    too_large = [name for name in tables if 4 * math.prod(map(int, block.vars[name].shape)) > MOST_BYTES]
     if too_large:
         what = (
             f"too large for one file, which has at most {MOST_BYTES >> 30} GiB of an embedding: {', '.join(too_large)}"
@@ -152,17 +161,17 @@ def write_newer(prefix: str) -> None:
         paddle.base.core.serialize_pir_program(translated, prefix + NEWER, True, False, True)
 
 
-def _count_apart(program: Any) -> None:
+def _count_apart(program: Program) -> None:
     """Counts of an AUC that are not written over those it began with: the newer form has no such operation."""
     block = program.global_block()
     for op in (op for op in block.ops if op.type == "auc"):
         for name in {*op.output("StatPosOut"), *op.output("StatNegOut")} & {*op.input_arg_names}:
             was = block.vars[name]
             block.create_var(name=f"{name}.counted", dtype=was.dtype, shape=was.shape, stop_gradient=True)
-            op._rename_output(name, f"{name}.counted")  # noqa: SLF001
+            paddle_internals.rename_output(op, name, f"{name}.counted")
 
 
-def rows_of(job: FleetJob, name: str, count: int) -> Any:
+def rows_of(job: FleetJob, name: str, count: int) -> Floats:
     """The rows 0, 1, 2, ... of a table; those that were never used are as they would begin."""
     table = job.tables[name]
     parts = [
@@ -174,7 +183,7 @@ def rows_of(job: FleetJob, name: str, count: int) -> Any:
     return rows if counting is None else columns(rows, counting)
 
 
-def _feed_as_data(program: Any, inputs: Sequence[str]) -> None:
+def _feed_as_data(program: Program, inputs: Sequence[str]) -> None:
     """Inputs as programs of the newer form have them, in the order of the model's: `jit.load` knows no others."""
     block = program.global_block()
     fed = {op.attrs()["name"]: op for op in block.ops if op.name() == "pd_op.feed"}
@@ -188,7 +197,7 @@ def _feed_as_data(program: Any, inputs: Sequence[str]) -> None:
         block.remove_op(fed[name])
 
 
-def _for_inference(source: Any, feeds: Sequence[str], fetches: Sequence[str]) -> Any:
+def _for_inference(source: Program, feeds: Sequence[str], fetches: Sequence[str]) -> Program:
     """A copy of a program for inference, with embeddings as plain parameters."""
     whole = source.clone(for_test=True)
     block = whole.global_block()
@@ -203,40 +212,36 @@ def _for_inference(source: Any, feeds: Sequence[str], fetches: Sequence[str]) ->
         make_dense(block.vars[op.input("W")[0]])
         for attribute in ("is_distributed", "remote_prefetch"):
             if op.has_attr(attribute):
-                op._set_attr(attribute, False)  # noqa: SLF001
+                paddle_internals.set_attribute(op, attribute, False)
         if op.type == sites.OLD and not block.vars[op.input("Ids")[0]].lod_level:
             _modernize(block, index)
     return whole
 
 
-def _modernize(block: Any, index: int) -> None:
-    """A lookup whose ids end in a dimension of 1, as one of ids without: the newer form infers other shapes for the older operation."""
+def _modernize(block: Block, index: int) -> None:
+    """A lookup whose ids end in a dimension of 1, as one of ids without:
+    the newer form infers other shapes for the older operation.
+    """
     op = block.ops[index]
     ids, weight, out = op.input("Ids")[0], op.input("W")[0], op.output("Out")[0]
     padding = op.attr("padding_idx") if op.has_attr("padding_idx") else sites.NO_PADDING
     given = block.vars[ids]
     short = block.create_var(name=f"{out}.ids", dtype=given.dtype, shape=given.shape[:-1], stop_gradient=True)
     was = block.create_var(name=f"{out}.ids.shape", dtype=given.dtype, stop_gradient=True)
-    block._remove_op(index)  # noqa: SLF001
-    block._insert_op(  # noqa: SLF001
+    paddle_internals.remove_op(block, index)
+    paddle_internals.insert_op(
+        block,
         index,
         type="lookup_table_v2",
         inputs={"Ids": [short], "W": [weight]},
         outputs={"Out": [out]},
         attrs={"padding_idx": padding, "is_sparse": False},
     )
-    block._insert_op(  # noqa: SLF001
+    paddle_internals.insert_op(
+        block,
         index,
         type="squeeze2",
         inputs={"X": [ids]},
         outputs={"Out": [short], "XShape": [was]},
         attrs={"axes": [-1]},
     )
-
-
-def _bytes(variable: Any) -> int:
-    return int(np.prod([int(size) for size in variable.shape], dtype=np.int64)) * 4
-
-
-def _listed(given: Any) -> Sequence[Any]:
-    return given if isinstance(given, (list, tuple)) else [given]

@@ -1,4 +1,5 @@
-"""``DistributedInfer``: a program that only reads rows of the servers, in a job that trains, or in one that only loads. An adapter, for Paddle.
+"""``DistributedInfer``: a program that only reads rows of the servers, in a job that trains, or in one that only loads.
+An adapter, for Paddle.
 
     infer = DistributedInfer(main_program, startup_program)
     infer.init_distributed_infer_env(executor, loss, dirname=path)      where nothing is trained: servers load, trainers get the rest
@@ -19,30 +20,30 @@ from paddle.distributed.fleet.utils import ps_util
 from umiak.fleet import calls, job, saving
 from umiak.fleet.programs import parameters, rewriting, rules, sites
 from umiak.fleet.programs.accessors import STATISTICS, RowCounting
-from umiak.fleet.programs.initializers import first_rows
 from umiak.fleet.programs.rewriting import PlannedRows
 from umiak.ps import checkpoint, specs
 from umiak.ps.errors import bad
 
 if TYPE_CHECKING:
-    from typing import Any
-
     from umiak.fleet.programs.sites import TableSite
+    from umiak.ps.paddle_types import Executor, Program, RoleMaker, Variable
 
 
 class DistributedInfer:
     """Paddle's class of this name."""
 
-    def __init__(self, main_program: Any = None, startup_program: Any = None) -> None:
+    def __init__(self, main_program: Program = None, startup_program: Program = None) -> None:
         main = main_program or paddle.static.default_main_program()
         self.origin_main_program = main.clone()
         self.origin_startup_program = startup_program or paddle.static.default_startup_program()
         self.sparse_table_maps: dict[str, int] | None = None
 
     def init_distributed_infer_env(
-        self, exe: Any, loss: Any, role_maker: Any = None, dirname: str | None = None
+        self, exe: Executor, loss: Variable, role_maker: RoleMaker = None, dirname: str | None = None
     ) -> None:
-        """Begin a job that reads what `fleet.save_persistables` has saved. In a job that trains there is nothing to do."""
+        """Begin a job that reads what `fleet.save_persistables` has saved.
+        In a job that trains there is nothing to do.
+        """
         del loss  # nothing learns, so nothing is minimized
         if job.current() is None:
             fleet.init(role_maker)
@@ -62,9 +63,13 @@ class DistributedInfer:
         if dirname is not None:
             if not begun.session.seat.servers:
                 saving.load_tables(begun, dirname)
-            self._set_dense(dirname)
+            file = Path(dirname) / saving.DENSE
+            if not file.exists():
+                what = f"DistributedInfer: no dense parameters beneath {dirname}: there is no {saving.DENSE}"
+                raise bad("UM-FLEET-064", what, "give the path that fleet.save_persistables was given")
+            parameters.write(paddle.static.global_scope(), paddle.load(str(file), return_numpy=True))
 
-    def get_dist_infer_program(self) -> Any:
+    def get_dist_infer_program(self) -> Program:
         """A program that the executor runs with rows of the servers."""
         begun = job.current()
         if begun is None:
@@ -84,29 +89,17 @@ class DistributedInfer:
         for name, site in found.tables.items():
             spec = specs.from_plain(saved[name].spec) if saved else self._first(site)
             assert isinstance(spec, specs.SparseTable)
-            begun.tables.add(PlannedRows(site=site, spec=spec, counting=_counting(site, spec)))
+            # How rows that count are read: by what of the program's columns the table does not hold as weights.
+            has_statistics = site.dim - spec.dim >= STATISTICS
+            counting = RowCounting(columns=site.dim, has_statistics=has_statistics) if spec.accessor else None
+            begun.tables.add(PlannedRows(site=site, spec=spec, counting=counting))
 
     def _first(self, site: TableSite) -> specs.SparseTable:
         """Of a table that nothing was saved of."""
         learning = rules.learning(paddle.optimizer.SGD())
-        init = first_rows(self.origin_startup_program, site.name).init
+        init = rules.first_rows(self.origin_startup_program, site.name).init
         parameter = self.origin_main_program.global_block().vars[site.name]
         return rewriting.table_spec(site, parameter, learning, paddle.optimizer.SGD(), init)
-
-    @staticmethod
-    def _set_dense(dirname: str) -> None:
-        file = Path(dirname) / saving.DENSE
-        if not file.exists():
-            what = f"DistributedInfer: no dense parameters beneath {dirname}: there is no {saving.DENSE}"
-            raise bad("UM-FLEET-064", what, "give the path that fleet.save_persistables was given")
-        parameters.write(paddle.static.global_scope(), paddle.load(str(file), return_numpy=True))
-
-
-def _counting(site: TableSite, spec: specs.SparseTable) -> RowCounting | None:
-    """How rows that count are read: by what of the program's columns the table does not hold as weights."""
-    if spec.accessor is None:
-        return None
-    return RowCounting(columns=site.dim, has_statistics=site.dim - spec.dim >= STATISTICS)
 
 
 def install() -> None:

@@ -5,11 +5,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import os
 import sys
 from typing import TYPE_CHECKING
 
 import paddle
+import umiak_native
 
 from umiak.core.problem import BadRequest
 from umiak.fleet import roles
@@ -17,27 +20,46 @@ from umiak.fleet import strategy as strategies
 from umiak.fleet.programs import accessors, rewriting
 from umiak.fleet.programs.parameters import is_filled
 from umiak.fleet.programs.running import ProgramRunner
+from umiak.fleet.programs.sites import updates
 from umiak.fleet.programs.tables import ProgramTables
-from umiak.ps import current as sessions
+from umiak.ps import paddle_internals, sessions
 from umiak.ps.errors import bad
 from umiak.ps.options import SessionOptions
 from umiak.ps.sessions import Session
 from umiak.ps.strategies import Geo
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-    from typing import Any
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from umiak.fleet.programs.sites import LookupSite
     from umiak.fleet.roles import FleetSeat
+    from umiak.ps import paddle_types as types
 
-_current: FleetJob | None = None
+MARK = "__umiak__"
+"""An attribute of everything that was replaced: what was there before."""
+_MUTUAL_WAIT = "mutual-wait"
+_MUTUAL_WAIT_HINT = (
+    "with a_sync=False every trainer runs the same number of steps, and all of them call fleet.barrier_worker, fleet.util.barrier, all_reduce and "
+    "all_gather equally often; one that has no more batches calls fleet.stop_worker(), and train_from_dataset sees to it by itself"
+)
+
+
+class _Process:
+    """What this process has."""
+
+    job: FleetJob | None = None
 
 
 class FleetJob:
     """One process's part in a job with servers."""
 
-    def __init__(self, fleet_seat: FleetSeat, role_maker: Any, strategy: Any, options: SessionOptions) -> None:
+    def __init__(
+        self,
+        fleet_seat: FleetSeat,
+        role_maker: types.RoleMaker,
+        strategy: types.DistributedStrategy,
+        options: SessionOptions,
+    ) -> None:
         self.place = fleet_seat
         self.role_maker = role_maker
         self._theirs = strategy
@@ -49,9 +71,11 @@ class FleetJob:
         """What each startup program fills."""
         self._readers: dict[tuple[int, int], ProgramRunner | None] = {}
         self._outputs: dict[str, LookupSite] = {}
-        self.optimizer: Any = None
+        self._checked: set[tuple[int, int]] = set()
+        """Programs, with how many operations they had when they were looked at."""
+        self.optimizer: types.Optimizer = None
         """What `distributed_optimizer` was given last."""
-        self.model: Any = None
+        self.model: types.Layer = None
         """What `distributed_model` was given last."""
         self.loads = 0
         """How often this process has loaded tables, or has heard that another one did."""
@@ -71,7 +95,7 @@ class FleetJob:
         """Programs that are trained."""
         return tuple(self._runners.values())
 
-    def use_strategy(self, theirs: Any) -> None:
+    def use_strategy(self, theirs: types.DistributedStrategy) -> None:
         """What ``distributed_optimizer`` was given counts instead of what ``init`` was."""
         if theirs is not None:
             self._theirs = theirs
@@ -81,8 +105,7 @@ class FleetJob:
             # Layers have no accessors: only static programs say which rows are shown and clicked.
             for name, settings in found.tables.items():
                 self.remark(accessors.unused(name, settings, is_counted=False))
-        if found.problems:
-            raise BadRequest(*found.problems)
+        BadRequest.raise_any(found.problems)
         self.session.strategy = found.strategy
 
     def remark(self, remarks: Iterable[str]) -> None:
@@ -94,7 +117,14 @@ class FleetJob:
 
     # ---- programs
 
-    def train(self, program: Any, startup: Any, loss: Any, optimizer: Any, parameters: Any = None) -> ProgramRunner:
+    def train(
+        self,
+        program: types.Program,
+        startup: types.Program,
+        loss: types.Variable,
+        optimizer: types.Optimizer,
+        parameters: Iterable[types.Parameter] | None = None,
+    ) -> ProgramRunner:
         """Let a program learn on the servers; both programs are changed."""
         if id(program) in self._runners:
             what = "minimize was called twice for one program"
@@ -125,16 +155,33 @@ class FleetJob:
         self._outputs |= {site.output: site for site in plan.lookups}
         return runner
 
-    def started(self, program: Any, scope: Any) -> None:
+    def started(self, program: types.Program, scope: types.Scope) -> None:
         """A program has run that is Paddle's business. If it has filled rows of tables, they leave the scope."""
         for runner in self._started.get(id(inner(program)), ()):
             runner.first_rows.take(scope or paddle.static.global_scope())
 
-    def runner_of(self, program: Any) -> ProgramRunner | None:
+    def runner_of(self, program: types.Program) -> ProgramRunner | None:
         """What trains this program; None: nothing does."""
         return self._runners.get(id(inner(program)))
 
-    def reader_of(self, program: Any, scope: Any = None) -> ProgramRunner | None:
+    def check_is_trained_together(self, program: types.Program) -> None:
+        """BadRequest if a program of several trainers learns with an optimizer that fleet was not given:
+        N trainings that look like one.
+        """
+        program = inner(program)
+        key = id(program), sum(len(block.ops) for block in getattr(program, "blocks", ()))
+        if key in self._checked:
+            return
+        self._checked.add(key)
+        if self.session.seat.servers and (found := updates(program)):
+            apart = f"a program learns with an optimizer that fleet was not given ({found[0]})"
+            hint = "call minimize on what fleet.distributed_optimizer returns, not on Paddle's optimizer"
+            if self.session.seat.world > 1 and not self._runners:
+                self._checked.discard(key)
+                raise bad("UM-FLEET-018", f"{apart}: each trainer would learn alone", hint)
+            self.remark([f"{apart}: it learns in each trainer by itself, without the servers"])
+
+    def reader_of(self, program: types.Program, scope: types.Scope = None) -> ProgramRunner | None:
         """What runs a program that only reads rows of our tables; None: it has nothing to do with them.
 
         One that was loaded for inference has its embeddings in the scope, and is Paddle's.
@@ -151,34 +198,81 @@ class FleetJob:
         return self._readers[key]
 
 
-def inner(program: Any) -> Any:
+def inner(program: types.Program) -> types.Program:
     """The program itself: the default one, or that of a compiled one."""
     if program is None:
         return paddle.static.default_main_program()
-    return getattr(program, "_program", None) or program
+    return paddle_internals.program_in(program)
 
 
-def begin(role_maker: Any, strategy: Any, environ: Mapping[str, str] | None = None) -> FleetJob:
+def names_of(given: types.Variables) -> list[str]:
+    """Of variables, or of their names."""
+    listed = given if isinstance(given, (list, tuple)) else () if given is None else (given,)
+    return [str(getattr(each, "name", each)) for each in listed]
+
+
+def begin(
+    role_maker: types.RoleMaker, strategy: types.DistributedStrategy, environ: Mapping[str, str] | None = None
+) -> FleetJob:
     """The job of this process, from its role maker: its arguments where it has any, else the environment."""
-    global _current  # noqa: PLW0603 - a process has one place
     environ = os.environ if environ is None else environ
-    given = getattr(role_maker, "_kwargs", {})
+    given = paddle_internals.arguments_of(role_maker)
     by_hand = type(role_maker).__name__ == "UserDefinedRoleMaker" or "server_endpoints" in given
     place = roles.of_arguments(given, environ) if by_hand else roles.of_environment(environ)
-    options = SessionOptions(durability_ms=roles.durability_ms(environ))
-    _current = FleetJob(place, role_maker, strategy, options)
-    return _current
+    options = roles.session_options(environ)
+    _Process.job = FleetJob(place, role_maker, strategy, options)
+    return _Process.job
 
 
 def end() -> None:
     """There is no such job (any more): Paddle's own calls count."""
-    global _current  # noqa: PLW0603
-    _current = None
+    _Process.job = None
 
 
 def current() -> FleetJob | None:
     """The job of this process, if it is one with servers."""
-    return _current
+    return _Process.job
+
+
+def marked(theirs: types.Call, ours: types.Call) -> types.Call:
+    """Ours, to be put in the place of theirs."""
+    call = functools.wraps(theirs)(ours)
+    setattr(call, MARK, theirs)
+    return call
+
+
+def in_a_job(
+    theirs: types.Call,
+    ours: types.Call,
+    counts: Callable[[FleetJob, object], bool] = lambda _job, _first: True,
+) -> types.Call:
+    """Ours with the job in front in a job with servers, theirs otherwise.
+    ``counts`` is asked of the job and the first argument as well.
+    """
+
+    def call(*given: object, **named: object) -> object:
+        job = current()
+        if job is None or not counts(job, given[0] if given else None):
+            return theirs(*given, **named)
+        with deadlocks_told():
+            return ours(job, *given, **named)
+
+    return marked(theirs, call)
+
+
+@contextlib.contextmanager
+def deadlocks_told() -> Iterator[None]:
+    """Around what waits for other trainers: servers notice if they wait for each other,
+    and name what a script of `umiak.ps` calls.
+    """
+    try:
+        yield
+    except umiak_native.Refused as error:
+        if error.code != _MUTUAL_WAIT or not error.hint or error.hint == _MUTUAL_WAIT_HINT:
+            raise
+        again = umiak_native.Refused(str(error).replace(error.hint, _MUTUAL_WAIT_HINT))
+        again.code, again.hint = _MUTUAL_WAIT, _MUTUAL_WAIT_HINT
+        raise again from None
 
 
 def say(text: str) -> None:

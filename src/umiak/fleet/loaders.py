@@ -6,14 +6,12 @@
     executor.run(program, fetch_list=[loss])        feeds what comes next, and raises paddle.core.EOFException behind the last
     loader.reset()
 
-Iterable loaders and those of dynamic scripts are Paddle's own. Others were operations of the program: here the executor asks for the next batch,
-because rows of tables are needed before the program runs.
+Iterable loaders and those of dynamic scripts are Paddle's own. Others were operations of the program:
+here the executor asks for the next batch, because rows of tables are needed before the program runs.
 """
 
 from __future__ import annotations
 
-import queue
-import threading
 import weakref
 from typing import TYPE_CHECKING
 
@@ -22,25 +20,29 @@ from paddle.base import core
 from paddle.base.reader import DygraphGeneratorLoader, GeneratorLoader
 
 from umiak.fleet.job import inner
+from umiak.fleet.threads import Prefetcher
 from umiak.ps.errors import bad
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from typing import Any
+    from collections.abc import Callable, Iterable, Iterator
 
-_WAIT_S = 0.1
+    from umiak.core.json_types import JsonMapping
+    from umiak.ps.paddle_types import Fed, Program, Variables
+
+    Feed = dict[str, Fed]
+
 _loaders: weakref.WeakSet[ProgramLoader] = weakref.WeakSet()
 
 
 def from_generator(
-    feed_list: Any = None,
+    feed_list: Variables = None,
     capacity: int | None = None,
     use_double_buffer: bool = True,
     iterable: bool = True,
     return_list: bool = False,
     use_multiprocess: bool = False,
     drop_last: bool = True,
-) -> Any:
+) -> GeneratorLoader | DygraphGeneratorLoader:
     """As Paddle 2 has it."""
     if paddle.in_dynamic_mode():
         return DygraphGeneratorLoader(feed_list, capacity, use_double_buffer, iterable, return_list, use_multiprocess)
@@ -66,91 +68,52 @@ class ProgramLoader(GeneratorLoader):  # type: ignore[misc]
         if self._tensor_reader is None:
             what = "DataLoader.start: the loader has no generator"
             raise bad("UM-FLEET-063", what, "loader.set_batch_generator(...), or one of its kind, first")
-        self._stop()
+        self.reset()
         self._run = _GeneratorRun(self._tensor_reader, self._names, self._capacity)
+        self._run.start()
 
     def reset(self) -> None:
         """Be ready for another start."""
-        self._stop()
+        if self._run is not None:
+            self._run.close()
+            self._run = None
 
-    def feeds(self, program: Any) -> bool:
+    def feeds(self, program: Program) -> bool:
         """Whether a program has the variables that are fed."""
         known = program.global_block().vars
         return all(name in known for name in self._names)
 
-    def is_of(self, program: Any) -> bool:
+    def is_of(self, program: Program) -> bool:
         """Whether it was made in this very program."""
         return self._program() is program
 
-    def lacks(self, feed: Mapping[str, Any]) -> bool:
+    def lacks(self, feed: JsonMapping) -> bool:
         """Whether somebody else feeds less than this loader would."""
         return any(name not in feed for name in self._names)
 
-    def next_feed(self) -> dict[str, Any]:
+    def next_feed(self) -> Feed:
         """The next batch; raises EOFException behind the last."""
         assert self._run is not None
-        found = self._run.next()
-        if found is None:
+        feed = self._run.next()
+        if feed is None:
             raise core.EOFException("There is no next data: the loader's generator has ended. Call loader.reset()")
-        return found
-
-    def _stop(self) -> None:
-        if self._run is not None:
-            self._run.stop()
-            self._run = None
+        return feed
 
 
-class _GeneratorRun:
-    """A thread that runs a generator, so many batches ahead."""
+class _GeneratorRun(Prefetcher["Feed"]):
+    """A generator that runs so many batches ahead."""
 
-    def __init__(self, generator: Any, names: list[str], capacity: int) -> None:
+    def __init__(self, generator: Callable[[], Iterable[Fed]], names: list[str], capacity: int) -> None:
+        super().__init__(max(int(capacity), 1), "umiak.fleet loader")
+        self._generator = generator
         self._names = names
-        self._ready: queue.Queue[dict[str, Any] | BaseException | None] = queue.Queue(max(int(capacity), 1))
-        self._stopped = threading.Event()
-        self._ended = False
-        self._thread = threading.Thread(target=self._work, args=(generator,), daemon=True, name="umiak.fleet loader")
-        self._thread.start()
 
-    def next(self) -> dict[str, Any] | None:
-        if self._ended:
-            return None
-        found = self._ready.get()
-        if isinstance(found, dict):
-            return found
-        self._ended = True
-        if found is not None:
-            raise found
-        return None
-
-    def stop(self) -> None:
-        self._stopped.set()
-        self._thread.join()
-
-    def _work(self, generator: Any) -> None:
-        try:
-            for batch in self._batches(generator):
-                if not self._put(batch):
-                    return
-            self._put(None)
-        except BaseException as error:  # noqa: BLE001 - it is raised where the batch is asked for
-            self._put(error)
-
-    def _batches(self, generator: Any) -> Iterator[dict[str, Any]]:
-        for arrays in generator():
-            found = {**arrays} if isinstance(arrays, dict) else dict(zip(self._names, arrays, strict=True))
-            yield found
-
-    def _put(self, item: dict[str, Any] | BaseException | None) -> bool:
-        while not self._stopped.is_set():
-            try:
-                self._ready.put(item, timeout=_WAIT_S)
-            except queue.Full:
-                continue
-            return True
-        return False
+    def _items(self) -> Iterator[Feed]:
+        for arrays in self._generator():
+            yield {**arrays} if isinstance(arrays, dict) else dict(zip(self._names, arrays, strict=True))
 
 
-def fed(program: Any, feed: Any) -> Any:
+def fed(program: Program, feed: Fed) -> Fed:
     """What a program is run with: the feed that is given, or what a loader of the program has next."""
     if not len(_loaders):
         return feed

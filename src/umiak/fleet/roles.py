@@ -1,4 +1,5 @@
-"""This process's place in a job, for programs that ask fleet for it: from its environment, or from a role maker's arguments. A decider.
+"""This process's place in a job, for programs that ask fleet for it:
+from its environment, or from a role maker's arguments. A decider.
 
 of_environment(environ)                        as `umiak launch`, another launcher or a platform says
 of_arguments({"role": 2, "current_id": 0, "worker_num": 2, "server_endpoints": [...]}, environ)
@@ -16,10 +17,12 @@ from umiak.core.value import replace, value
 from umiak.ps import environment
 from umiak.ps.environment import PsSeat, SeatRole
 from umiak.ps.errors import BadRequest
+from umiak.ps.options import BFLOAT16, FLOAT32, WIRES, SessionOptions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from typing import Any
+
+    from umiak.core.json_types import JsonMapping
 
 WORKER, SERVER = 1, 2
 """``fleet.Role.WORKER`` and ``fleet.Role.SERVER``."""
@@ -52,19 +55,32 @@ def of_environment(environ: Mapping[str, str]) -> FleetSeat:
 
 
 def durability_ms(environ: Mapping[str, str]) -> int | None:
-    """How often servers make pushes durable, if the person who starts the job says so: a killed server then comes back with them."""
+    """How often servers make pushes durable, if the person who starts the job says so:
+    a killed server then comes back with them.
+    """
     text = environ.get(native.PS_DURABILITY, "").strip()
     if not text:
         return None
     found = worker_seat.whole(text, 1)
     if found is None:
         what = f"{native.PS_DURABILITY}: expected an integer, 1 or more: {text}"
-        raise BadRequest(Problem(code="UM-FLEET-005", what=what, hint=f"{native.PS_DURABILITY}=20"))
+        raise BadRequest.of("UM-FLEET-005", what, hint=f"{native.PS_DURABILITY}=20")
     return found
 
 
-def of_arguments(given: Mapping[str, Any], environ: Mapping[str, str]) -> FleetSeat:
-    """As a ``UserDefinedRoleMaker`` was told. Job and token are the environment's. `BadRequest` with everything that is wrong."""
+def session_options(environ: Mapping[str, str]) -> SessionOptions:
+    """What the person who starts the job says of its servers, for programs that have no place for it."""
+    wire = environ.get(native.PS_WIRE, "").strip() or FLOAT32
+    if wire not in WIRES:
+        what = f"{native.PS_WIRE}: expected {' or '.join(WIRES)}: {wire}"
+        raise BadRequest.of("UM-FLEET-005", what, hint=f"{native.PS_WIRE}={BFLOAT16}")
+    return SessionOptions(durability_ms=durability_ms(environ), wire=wire)
+
+
+def of_arguments(given: JsonMapping, environ: Mapping[str, str]) -> FleetSeat:
+    """As a ``UserDefinedRoleMaker`` was told. Job and token are the environment's.
+    `BadRequest` with everything that is wrong.
+    """
     workers = tuple(given.get("worker_endpoints") or ())
     servers = tuple(given.get("server_endpoints") or ())
     world = int(given.get("worker_num") or len(workers))

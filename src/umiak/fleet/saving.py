@@ -27,11 +27,11 @@ from umiak.ps import checkpoint, manifest
 from umiak.ps.errors import bad
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-    from typing import Any
+    from collections.abc import Callable, Iterable, Sequence
 
     from umiak.fleet.job import FleetJob
-    from umiak.fleet.programs.running import ProgramRunner
+    from umiak.ps.paddle_types import Program, Scope, Variable
+    from umiak.ps.sessions import Session
 
 TABLES = "tables"
 DENSE = "dense.pdparams"
@@ -45,25 +45,37 @@ def save_tables(job: FleetJob, path: str, *, mode: str = "all") -> None:
         job.session.flush()
         return
     directory = _directory(path)
-    place, old = directory / TABLES, directory / f"{TABLES}.old"
+    replace_checkpoint(job.session, directory / TABLES, mode=mode)
+    job.session.catch_up()
+    names = (
+        name
+        for runner in job.runners
+        for name in (*(each.name for each in runner.plan.parameters), *runner.buffers, *runner.plan.fused)
+    )
+    dense = parameters.read(paddle.static.global_scope(), names)
+    if job.runners:
+        _written(directory / DENSE, lambda file: paddle.save(dense, file))
+
+
+def replace_checkpoint(session: Session, place: Path, *, mode: str = "all") -> None:
+    """A checkpoint of all tables, in the place of an earlier one, which is gone when the new one is whole."""
+    old = place.with_name(f"{place.name}.old")
     if place.exists():
         shutil.rmtree(old, ignore_errors=True)
         place.rename(old)
     try:
-        job.session.save(str(place), metadata={"fleet": True}, mode=mode)
+        session.save(str(place), metadata={"fleet": True}, mode=mode)
     except BaseException:
         if old.exists() and not place.exists():
             old.rename(place)
         raise
     shutil.rmtree(old, ignore_errors=True)
-    job.session.catch_up()
-    dense = {name: values for runner in job.runners for name, values in _dense(runner).items()}
-    if job.runners:
-        _written(directory / DENSE, lambda file: paddle.save(dense, file))
 
 
 def load_tables(job: FleetJob, path: str) -> None:
-    """What `save_tables` or `save_model` made. The first trainer loads; the others see it at the latest behind the next barrier."""
+    """What `save_tables` or `save_model` made. The first trainer loads;
+    the others see it at the latest behind the next barrier.
+    """
     found = tables_beneath(path)
     _bind(job)
     session = job.session
@@ -93,7 +105,13 @@ def tables_beneath(path: str) -> str:
 
 
 def save_model(
-    job: FleetJob, path: str, feeds: Sequence[str], targets: Sequence[Any], program: Any = None, *, mode: str = "all"
+    job: FleetJob,
+    path: str,
+    feeds: Sequence[str],
+    targets: Sequence[Variable],
+    program: Program = None,
+    *,
+    mode: str = "all",
 ) -> None:
     """A model for inference that plain Paddle loads, and the tables beside it."""
     save_tables(job, path, mode=mode)
@@ -103,50 +121,47 @@ def save_model(
         raise bad("UM-FLEET-031", "no program is trained, so there is nothing to save", "minimize a loss first")
     source = exporting.source_of(job, program) or job.runners[0].original
     try:
-        exporting.write(job, str(_directory(path) / MODEL), source, feeds, names_of(targets))
+        exporting.write(job, str(_directory(path) / MODEL), source, feeds, targets)
     except exporting.TooLarge as error:
         say(
             f"{path}: no model for inference: {error}; the tables are saved, and `python -m umiak.ps.export` writes them for others"
         )
 
 
-def save_one_table(job: FleetJob, number: int, path: str) -> None:
+def save_one_table(job: FleetJob, table_id: int, path: str, mode: int = 0) -> None:
     """One embedding by its number, as keys and rows that numpy reads: ``PATH.npz``."""
-    names = [*job.tables]
-    if not 0 <= number < len(names):
-        listed = ", ".join(f"{place} {name}" for place, name in enumerate(names)) or "none"
-        raise bad("UM-FLEET-032", f"no table has the number {number}", f"tables: {listed}")
+    name = _numbered(job, table_id)
     if not job.session.is_first:
         job.session.flush()
         return
-    planned = job.tables.planned(names[number])
-    rows = exporting.rows_of(job, names[number], planned.site.rows)
+    rows = exporting.rows_of(job, name, job.tables.planned(name).site.rows)
     directory = _directory(str(Path(path).parent))
-    _written(directory / f"{Path(path).name}.npz", lambda file: np.savez(file, name=names[number], rows=rows))
+    _written(directory / f"{Path(path).name}.npz", lambda file: np.savez(file, name=name, rows=rows))
 
 
-def load_one_table(job: FleetJob, number: int, path: str) -> None:
+def load_one_table(job: FleetJob, table_id: int, path: str, mode: int = 0) -> None:
     """The opposite."""
-    names = [*job.tables]
-    if not 0 <= number < len(names):
-        raise bad("UM-FLEET-032", f"no table has the number {number}", f"tables: {', '.join(names) or 'none'}")
-    if job.tables.planned(names[number]).counting is not None:
-        what = f"table {names[number]}: its rows count shows and clicks, which are not in such a file"
+    name = _numbered(job, table_id)
+    if job.tables.planned(name).counting is not None:
+        what = f"table {name}: its rows count shows and clicks, which are not in such a file"
         raise bad("UM-FLEET-034", what, "fleet.load_model loads what fleet.save_persistables has saved")
     _bind(job)
     if job.session.is_first:
         with np.load(f"{path}.npz") as saved:
             rows = saved["rows"]
-        table = job.tables[names[number]]
-        job.session.communicator.set(table.number, np.arange(len(rows), dtype=np.uint64), rows)
+        job.session.communicator.set(job.tables[name].number, np.arange(len(rows), dtype=np.uint64), rows)
     job.loads += 1
     job.loaded = ()
     refresh(job)
 
 
-def _dense(runner: ProgramRunner) -> dict[str, Any]:
-    names = [*(each.name for each in runner.plan.parameters), *runner.buffers, *runner.plan.fused]
-    return parameters.read(paddle.static.global_scope(), names)
+def _numbered(job: FleetJob, number: int) -> str:
+    """The name of a table."""
+    names: list[str] = [*job.tables]
+    if not 0 <= number < len(names):
+        listed = ", ".join(f"{place} {name}" for place, name in enumerate(names)) or "none"
+        raise bad("UM-FLEET-032", f"no table has the number {number}", f"tables: {listed}")
+    return names[number]
 
 
 def _bind(job: FleetJob) -> None:
@@ -160,19 +175,14 @@ def _directory(path: str) -> Path:
     return directory
 
 
-def _written(file: Path, write: Any) -> None:
+def _written(file: Path, write: Callable[[str], object]) -> None:
     """Write beside it, then move: a reader never sees half of it."""
     partial = file.with_name(f".{os.getpid()}.{file.name}")
     write(str(partial))
     os.replace(partial, file)
 
 
-def save_dense(path: str, scope: Any, names: Iterable[str]) -> None:
+def save_dense(path: str, scope: Scope, names: Iterable[str]) -> None:
     """Some parameters of a scope, in Paddle's format."""
     found = {name: np.array(scope.find_var(name).get_tensor()) for name in names if scope.find_var(name)}
     _written(_directory(path) / DENSE, lambda file: paddle.save(found, file))
-
-
-def names_of(targets: Iterable[Any]) -> list[str]:
-    """Of variables, or of their names."""
-    return [getattr(each, "name", each) for each in targets]

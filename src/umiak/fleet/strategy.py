@@ -4,7 +4,8 @@ a_sync False                        Sync
 a_sync True, k_steps 0 or less      Async
 a_sync True, k_steps above 0        Geo(every=k_steps)
 
-`HANDLED` has the settings that do something. Each other one that differs from its default gets a remark, whatever Paddle may add.
+`HANDLED` has the settings that do something.
+Each other one that differs from its default gets a remark, whatever Paddle may add.
 """
 
 from __future__ import annotations
@@ -19,8 +20,9 @@ from umiak.ps.strategies import Async, Geo, Sync
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-    from typing import Any
 
+    from umiak.core.json_types import JsonMapping
+    from umiak.ps.paddle_types import DistributedStrategy, Message, Setting
     from umiak.ps.strategies import Strategy
 
 HANDLED = {
@@ -91,12 +93,12 @@ class ChosenStrategy:
 
     strategy: Strategy
     remarks: tuple[str, ...] = ()
-    tables: Mapping[str, Mapping[str, Any]] = {}
+    tables: Mapping[str, JsonMapping] = {}
     """What ``sparse_table_configs`` says of each table, by dotted names: ``accessor.embedx_threshold``."""
     problems: tuple[Problem, ...] = ()
 
 
-def chosen(theirs: Any, *, trainers: int = 1) -> ChosenStrategy:
+def chosen(theirs: DistributedStrategy, *, trainers: int = 1) -> ChosenStrategy:
     """Ours for theirs; None is what ``DistributedStrategy()`` says."""
     if theirs is None:
         return ChosenStrategy(strategy=Async())
@@ -113,21 +115,18 @@ def chosen(theirs: Any, *, trainers: int = 1) -> ChosenStrategy:
             f"strategy.{name} = {steps} is ignored: without a_sync trainers exchange what they learned in each step"
         )
     tables = {each.table_name: dict(_said(each)) for each in theirs.strategy.downpour_table_param}
-    problems = (_unshared_statistics(trainers),) if theirs.sync_batch_norm and trainers > 1 else ()
-    return ChosenStrategy(strategy=strategy, remarks=tuple(remarks), tables=tables, problems=problems)
-
-
-def _unshared_statistics(trainers: int) -> Problem:
-    return Problem(
+    alone = Problem(
         code="UM-FLEET-050",
         what=f"strategy.sync_batch_norm = True: {trainers} trainers with parameter servers can't normalize by one mean and variance",
         why="each trainer runs its own batch, and exchanges gradients and parameters with the servers alone",
         hint="leave it out, and each trainer normalizes by its own batch, or use LayerNorm or GroupNorm, which need no other "
         "samples; fleet.init(is_collective=True) with paddle.nn.SyncBatchNorm trains without servers",
     )
+    problems = (alone,) if theirs.sync_batch_norm and trainers > 1 else ()
+    return ChosenStrategy(strategy=strategy, remarks=tuple(remarks), tables=tables, problems=problems)
 
 
-def _ignored(theirs: Any) -> Iterator[tuple[str, Any]]:
+def _ignored(theirs: DistributedStrategy) -> Iterator[tuple[str, Setting]]:
     """Settings that do nothing here and are not the default, by their names in the protobuf."""
     message = theirs.strategy
     for path, content in _unusual(message):
@@ -144,7 +143,7 @@ def _ignored(theirs: Any) -> Iterator[tuple[str, Any]]:
             yield name, content
 
 
-def _unusual(message: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+def _unusual(message: Message, prefix: str = "") -> Iterator[tuple[str, Setting]]:
     """What differs from its default in a message of protobuf and is not `HANDLED`, by dotted names."""
     usual = type(message)()
     for field, content in message.ListFields():
@@ -157,7 +156,7 @@ def _unusual(message: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
             yield path, field.enum_type.values_by_number[content].name if field.enum_type else content
 
 
-def _remark(path: str, content: Any) -> str:
+def _remark(path: str, content: Setting) -> str:
     first, _, rest = path.partition(".")
     reason = _REASONS.get(path) or _REASONS.get(first) or _REASONS.get(first.removesuffix("_configs"), _OTHER_REASON)
     name = ".".join(filter(None, (_AS_WRITTEN.get(first, first), rest)))
@@ -165,7 +164,7 @@ def _remark(path: str, content: Any) -> str:
     return f"strategy.{name} = {text} is ignored: {reason}"
 
 
-def _said(message: Any) -> Iterator[tuple[str, Any]]:
+def _said(message: Message) -> Iterator[tuple[str, Setting]]:
     """What a message of protobuf says, by dotted names; defaults that nobody has said are left out."""
     for field, content in message.ListFields():
         if hasattr(content, "ListFields"):

@@ -26,9 +26,8 @@ import importlib
 from typing import TYPE_CHECKING
 
 import umiak.data.native_core  # noqa: F401 - first: it says what is missing
-from umiak.ps.current import init, session, use
 from umiak.ps.errors import BadRequest
-from umiak.ps.sessions import Session
+from umiak.ps.sessions import Session, init, session, use
 from umiak.ps.specs import (
     Accessor,
     Adagrad,
@@ -58,11 +57,10 @@ from umiak.ps.specs import (
 from umiak.ps.strategies import Async, Geo, HalfAsync, Hybrid, Sync
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from types import ModuleType
-    from typing import Any
 
-    from umiak.ps.clients.protocol import Client
+    from umiak.core.json_types import JsonMapping, JsonObject
+    from umiak.ps.clients import Client
 
 __all__ = [
     "Accessor",
@@ -129,12 +127,12 @@ def barrier() -> None:
     session().barrier()
 
 
-def save(path: str, *, metadata: Mapping[str, Any] | None = None, mode: str = "all") -> None:
+def save(path: str, *, metadata: JsonMapping | None = None, mode: str = "all") -> None:
     """Save all tables: `Session.save`."""
     session().save(path, metadata=metadata, mode=mode)
 
 
-def load(path: str) -> dict[str, Any]:
+def load(path: str) -> JsonObject:
     """Load all tables: `Session.load`."""
     return session().load(path)
 

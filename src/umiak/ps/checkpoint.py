@@ -25,11 +25,13 @@ import umiak_native
 from umiak.core.problem import Problem
 from umiak.core.value import value
 from umiak.ps import manifest as manifests
-from umiak.ps.manifest import BadCheckpoint, Manifest, ShardFile, Table, bad
+from umiak.ps.manifest import BadCheckpoint, Manifest, ShardFile, bad
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-    from typing import Any, Protocol
+    from collections.abc import Iterable
+    from typing import Protocol
+
+    from umiak.core.json_types import JsonMapping
 
     class Saver(Protocol):
         """What `save` and `load` need of a client: a request as JSON, the list of the servers' answers as JSON."""
@@ -37,23 +39,6 @@ if TYPE_CHECKING:
         def save(self, request: str) -> str: ...
         def load(self, request: str) -> str: ...
 
-
-__all__ = [
-    "BadCheckpoint",
-    "Found",
-    "Manifest",
-    "ShardFile",
-    "Table",
-    "compare",
-    "keep",
-    "load",
-    "newest",
-    "partial",
-    "publish",
-    "read",
-    "save",
-    "told",
-]
 
 PARTIAL = ".partial"
 REMOVING = ".removing"
@@ -74,7 +59,7 @@ def save(
     path: str | os.PathLike[str],
     *,
     step: int = 0,
-    metadata: Mapping[str, Any] | None = None,
+    metadata: JsonMapping | None = None,
     mode: str = "all",
     saved: float | None = None,
 ) -> Manifest:
@@ -103,7 +88,7 @@ def save(
 
 
 def _written(
-    client: Saver, path: Path, *, step: int, metadata: Mapping[str, Any] | None, mode: str, saved: float | None
+    client: Saver, path: Path, *, step: int, metadata: JsonMapping | None, mode: str, saved: float | None
 ) -> Manifest:
     """The shards in ``PATH.partial``, and what its manifest is to say."""
     directory = partial(path)
@@ -133,14 +118,16 @@ def _written(
     )
 
 
-def load(client: Saver, path: str | os.PathLike[str], *, counts_steps: bool = True) -> Manifest:
+def load(
+    client: Saver, path: str | os.PathLike[str], manifest: Manifest | None = None, *, counts_steps: bool = True
+) -> Manifest:
     """Let all servers, however many there are, load their shards of a checkpoint. A server is asked with {path, step}.
 
     Where trainers take no steps in common, the servers count none, whatever the checkpoint says. What of a table's settings
     differs (learning rate, entry, initializer, clip) is as this job's script has it, and said in a line.
     """
     path = Path(path).absolute()
-    manifest = read(path)
+    manifest = manifest or read(path)
     answers = json.loads(client.load(json.dumps({"path": str(path), "step": manifest.step if counts_steps else 0})))
     for change in dict.fromkeys(change for answer in answers for change in answer.get("changes", ())):
         told(change)
@@ -214,10 +201,8 @@ def read(path: str | os.PathLike[str], *, verify: bool = False) -> Manifest:
 
 def newest(directory: str | os.PathLike[str], *, verify: bool = False) -> Found:
     """The whole checkpoint in this directory that was saved last. Unfinished and damaged ones are passed over."""
-    whole, skipped = _survey(Path(directory), verify=verify)
-    if not whole:
-        return Found(path=None, manifest=None, skipped=skipped)
-    path, manifest = whole[-1]
+    whole, skipped = survey(directory, verify=verify)
+    path, manifest = whole[-1] if whole else (None, None)
     return Found(path=path, manifest=manifest, skipped=skipped)
 
 
@@ -229,7 +214,7 @@ def keep(directory: str | os.PathLike[str], count: int) -> tuple[Path, ...]:
     if count < 1:
         raise ValueError(f"at least one checkpoint must be kept, not {count}")
     directory = Path(directory)
-    whole, _ = _survey(directory, verify=False)
+    whole, _ = survey(directory)
     removed = tuple(path for path, _ in whole[:-count])
     try:
         for path in removed:
@@ -243,12 +228,14 @@ def keep(directory: str | os.PathLike[str], count: int) -> tuple[Path, ...]:
     return removed
 
 
-def _survey(directory: Path, *, verify: bool) -> tuple[list[tuple[Path, Manifest]], tuple[str, ...]]:
-    """Whole checkpoints, oldest first, and words about the others."""
+def survey(
+    directory: str | os.PathLike[str], *, verify: bool = False
+) -> tuple[list[tuple[Path, Manifest]], tuple[str, ...]]:
+    """The whole checkpoints in a directory, oldest first, and words about the others."""
     whole: list[tuple[Path, Manifest]] = []
     skipped: list[str] = []
     try:
-        paths = sorted(path for path in directory.iterdir() if path.is_dir())
+        paths = sorted(path for path in Path(directory).iterdir() if path.is_dir())
     except OSError:
         paths = []
     for path in paths:

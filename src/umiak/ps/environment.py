@@ -157,8 +157,7 @@ def _problems(complaints: tuple[Complaint, ...]) -> list[Problem]:
 
 
 def _raise(problems: list[Problem]) -> None:
-    if problems:
-        raise BadRequest(*problems)
+    BadRequest.raise_any(problems)
 
 
 def _without_servers(found: WorkerSeat) -> list[Problem]:

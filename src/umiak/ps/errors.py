@@ -6,11 +6,11 @@ What servers and connections report while a job runs are `umiak_native.PsError` 
 
 from __future__ import annotations
 
-from umiak.core.problem import BadRequest, Problem
+from umiak.core.problem import BadRequest
 
 __all__ = ["BadRequest", "bad"]
 
 
 def bad(code: str, what: str, hint: str | None = None) -> BadRequest:
     """A request with one problem."""
-    return BadRequest(Problem(code=code, what=what, hint=hint))
+    return BadRequest.of(code, what, hint=hint)

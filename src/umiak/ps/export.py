@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from umiak.core.json_types import JsonObject
+    from umiak.data.array_types import AnyArray
+
     Floats = NDArray[np.float32]
 
 PENDING = 1
@@ -167,7 +170,7 @@ def rows(path: str | os.PathLike[str], table: str) -> tuple[NDArray[np.uint64], 
     return np.concatenate(keys), np.column_stack([np.concatenate(first), np.concatenate(values)])
 
 
-def specs_of(path: str | os.PathLike[str]) -> dict[str, dict[str, Any]]:
+def specs_of(path: str | os.PathLike[str]) -> dict[str, JsonObject]:
     """The tables of a checkpoint, as they are described."""
     return {name: dict(table.spec) for name, table in checkpoint.read(path).tables.items()}
 
@@ -184,14 +187,14 @@ def arrays(path: str | os.PathLike[str], table: str) -> dict[str, Floats]:
     return {name: whole[first:end] for name, first, end in zip(names, ends[:-1], ends[1:], strict=True)}
 
 
-def contents(path: str | os.PathLike[str]) -> dict[str, dict[str, Any]]:
+def contents(path: str | os.PathLike[str]) -> dict[str, JsonObject]:
     """All of a checkpoint in memory, for tests and small tables: by table name, as `umiak_native.ShardFile` hands it out.
 
     {"spec", "state", "rows": {key: (flags, numbers)}} for a sparse table, {"spec", "state", "values", "extra"} for a dense
     one: all elements end to end, and the rest of each shard's piece by its offset.
     """
     manifest = checkpoint.read(path, verify=True)
-    tables: dict[str, dict[str, Any]] = {}
+    tables: dict[str, JsonObject] = {}
     for file in manifest.files:
         for piece in _pieces(Path(path) / file.name):
             if piece[0] == "table":
@@ -199,7 +202,10 @@ def contents(path: str | os.PathLike[str]) -> dict[str, dict[str, Any]]:
                 if name not in tables:
                     plain = json.loads(spec)
                     tables[name] = {"spec": plain, "state": json.loads(state)}
-                    tables[name].update(_empty(plain))
+                    if plain["kind"] == "sparse":
+                        tables[name]["rows"] = {}
+                    else:
+                        tables[name] |= {"values": np.zeros(sum(_sizes(plain)), np.float32), "extra": {}}
                 current = tables[name]
             elif piece[0] == "rows":
                 for key, flags, row in zip(piece[1].tolist(), piece[2].tolist(), piece[3], strict=True):
@@ -221,7 +227,7 @@ class _Source:
         if table not in self.manifest.tables:
             known = ", ".join(self.manifest.tables) or "none"
             raise bad("UM-PS-121", path, f"no such table: {table}", hint=f"it has these tables: {known}")
-        self.spec: dict[str, Any] = dict(self.manifest.tables[table].spec)
+        self.spec: JsonObject = dict(self.manifest.tables[table].spec)
         self.is_dense = self.spec["kind"] == "dense"
         self.has_accessor = not self.is_dense and self.spec.get("accessor") is not None
         self.dim: int = 0 if self.is_dense else self.spec["dim"]
@@ -272,13 +278,7 @@ def _pieces(shard: Path) -> Iterator[Any]:
         raise bad("UM-PS-108", shard, "a file can't be used", why=f"it {what}", hint=hint) from None
 
 
-def _empty(spec: dict[str, Any]) -> dict[str, Any]:
-    if spec["kind"] == "sparse":
-        return {"rows": {}}
-    return {"values": np.zeros(sum(_sizes(spec)), np.float32), "extra": {}}
-
-
-def _sizes(spec: dict[str, Any]) -> list[int]:
+def _sizes(spec: JsonObject) -> list[int]:
     return [int(np.prod(array["shape"], dtype=np.int64)) for array in spec["arrays"]]
 
 
@@ -302,7 +302,7 @@ def _dense_to_safetensors(source: _Source, file: str | os.PathLike[str]) -> Expo
 
 def _begin(out: BinaryIO, tensors: dict[str, tuple[str, list[int]]], source: _Source) -> dict[str, int]:
     """Write the header of a safetensors file; returns where each tensor begins. They lie end to end in this order."""
-    header: dict[str, Any] = {
+    header: JsonObject = {
         "__metadata__": {
             "producer": "umiak",
             "table": source.table,
@@ -327,7 +327,7 @@ def _begin(out: BinaryIO, tensors: dict[str, tuple[str, list[int]]], source: _So
     return {name: begin + place for name, place in places.items()}
 
 
-def _put(out: BinaryIO, at: int, numbers: NDArray[Any]) -> None:
+def _put(out: BinaryIO, at: int, numbers: AnyArray) -> None:
     rest = memoryview(np.ascontiguousarray(numbers).view(np.uint8).reshape(-1).data)
     while rest:
         written = os.pwrite(out.fileno(), rest, at)
@@ -359,7 +359,7 @@ def _done(source: _Source, file: str | os.PathLike[str], rows: int) -> Export:
 
 
 def main(words: Sequence[str]) -> int:
-    """The command line; returns the exit status. Data goes to stdout, talk to stderr."""
+    """The command line; returns the exit status. Data goes to stdout, messages to stderr."""
     import argparse
 
     parser = argparse.ArgumentParser(
@@ -386,14 +386,14 @@ def main(words: Sequence[str]) -> int:
     return Exit.DONE
 
 
-def _listing(path: str) -> dict[str, Any]:
+def _listing(path: str) -> JsonObject:
     manifest = checkpoint.read(path)
     rows = {name: sum(file.rows.get(name, 0) for file in manifest.files) for name in manifest.tables}
     tables = {name: {"rows": rows[name], "spec": table.spec} for name, table in manifest.tables.items()}
     return {"checkpoint": manifest.name, "step": manifest.step, "shards": manifest.shards, "tables": tables}
 
 
-def _exported(path: str, table: str, file: str) -> dict[str, Any]:
+def _exported(path: str, table: str, file: str) -> JsonObject:
     if file.endswith(".parquet"):
         done = to_parquet(path, table, file)
     elif file.endswith(".safetensors"):

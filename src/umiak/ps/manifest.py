@@ -17,12 +17,14 @@ import math
 from typing import TYPE_CHECKING
 from zlib import crc32
 
-from umiak.core.problem import Problem, UmiakError
-from umiak.core.value import value
+from umiak.core.problem import BadRequest
+from umiak.core.value import fields, value
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
+
+    from umiak.core.json_types import JsonMapping, JsonObject
 
 VERSION = 2
 READ = ("1", "2")
@@ -34,23 +36,20 @@ _FIRST = b"umiak checkpoint "
 _LAST = len(b"crc32 89abcdef\n")
 
 
-class BadCheckpoint(UmiakError):
-    """A checkpoint, or a part of one, that can't be used or made. Its text is its problems, as they are printed."""
-
-    def __str__(self) -> str:
-        return "\n".join(line for problem in self.problems for line in problem.lines())
+class BadCheckpoint(BadRequest):
+    """A checkpoint, or a part of one, that can't be used or made."""
 
 
 def bad(code: str, where: object, what: str, why: str | None = None, hint: str | None = None) -> BadCheckpoint:
     """One problem as an exception."""
-    return BadCheckpoint(Problem(code=code, what=what, why=why, hint=hint, where=str(where)))
+    return BadCheckpoint.of(code, what, why=why, hint=hint, where=str(where))
 
 
 @value
 class Table:
     """A table's specification and the state that belongs to all of it, as plain JSON data."""
 
-    spec: Mapping[str, Any]
+    spec: JsonMapping
     state: Any = None
 
 
@@ -79,7 +78,7 @@ class Manifest:
     saved: float
     tables: Mapping[str, Table]
     files: tuple[ShardFile, ...]
-    metadata: Mapping[str, Any]
+    metadata: JsonMapping
 
 
 def to_bytes(manifest: Manifest) -> bytes:
@@ -92,15 +91,7 @@ def to_bytes(manifest: Manifest) -> bytes:
         "saved": manifest.saved,
         "tables": {name: {"spec": table.spec, "state": table.state} for name, table in manifest.tables.items()},
         "files": [
-            {
-                "name": file.name,
-                "shard": file.shard,
-                "count": file.count,
-                "bytes": file.bytes,
-                "crc32": file.crc32,
-                "rows": dict(file.rows),
-            }
-            for file in manifest.files
+            {**{name: getattr(file, name) for name in fields(file)}, "rows": dict(file.rows)} for file in manifest.files
         ],
         "metadata": manifest.metadata,
     }
@@ -159,10 +150,7 @@ def shard_files(plain: object, *, has_counts: bool = True) -> tuple[ShardFile, .
         entries.append(
             ShardFile(
                 name=name,
-                shard=_number(entry["shard"], "shard"),
-                count=_number(entry.get("count", 1), "count"),
-                bytes=_number(entry["bytes"], "bytes"),
-                crc32=_number(entry["crc32"], "crc32"),
+                **{each: _number(entry.get(each, 1), each) for each in ("shard", "count", "bytes", "crc32")},
                 rows={table: _number(count, f"rows.{table}") for table, count in rows.items()},
             )
         )
@@ -216,8 +204,8 @@ def _manifest(plain: object, *, has_counts: bool) -> Manifest:
     )
 
 
-def _object(item: object, names: tuple[str, ...], what: str) -> dict[str, Any]:
-    entry: dict[str, Any] = _typed(item, dict, what)
+def _object(item: object, names: tuple[str, ...], what: str) -> JsonObject:
+    entry: JsonObject = _typed(item, dict, what)
     if set(entry) != set(names):
         raise ValueError(f"{what}: expected the fields {', '.join(names)}, got {', '.join(map(str, entry))}")
     return entry

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 MOST_SHARDS = 4096
+FLOAT32, BFLOAT16 = "float32", "bfloat16"
+WIRES = (FLOAT32, BFLOAT16)
 
 
 @value
@@ -30,6 +32,10 @@ class SessionOptions:
     """How long a lost trainer may take to come back."""
     timeout_s: float = 60.0
     """How long a server may be away or silent."""
+    wire: str = FLOAT32
+    """What rows and gradients are on the way: ``float32``, or ``bfloat16``, rounded to half the bytes."""
+    prefetch: int = 1
+    """How many batches ahead `Session.prefetch` asks for rows: 1, or 0 for not at all."""
     metrics: int | str | None = None
     """Where servers tell Prometheus how they are: a port on this machine, or host:port; UMIAK_PS_METRICS says the same."""
     tls: Mapping[str, str] | None = None
@@ -48,4 +54,8 @@ class SessionOptions:
             found.append(f"grace_s: not above 0: {self.grace_s:g}")
         if not isinstance(self.timeout_s, (int, float)) or not 0 < self.timeout_s < math.inf:
             found.append(f"timeout_s: not a number of seconds: {self.timeout_s!r}")
+        if isinstance(self.prefetch, bool) or self.prefetch not in (0, 1):
+            found.append(f"prefetch: neither 0 nor 1: {self.prefetch!r}")
+        if self.wire not in WIRES:
+            found.append(f"wire: neither {FLOAT32} nor {BFLOAT16}: {self.wire!r}")
         return [Problem(code="UM-PS-007", what=what) for what in found]

@@ -22,21 +22,23 @@ import numpy as np
 import paddle
 from paddle.utils import dlpack
 
-from umiak.ps import specs
-from umiak.ps.absent import Missing
+from umiak.ps import paddle_internals, specs
 from umiak.ps.errors import bad
+from umiak.ps.gradients import Missing
 from umiak.ps.layers import arguments
 from umiak.ps.layers import common as layers
-from umiak.ps.layers.dense import FROZEN, TABLE, Manner
-from umiak.ps.layers.memory import floats_at
+from umiak.ps.layers.arguments import FROZEN, TABLE, LearningSettings
+from umiak.ps.tables.memory import floats_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
-    from numpy.typing import NDArray
-
-    from umiak.ps.clients.protocol import Floats
+    from umiak.core.json_types import JsonObject
+    from umiak.data.array_types import AnyArray
+    from umiak.ps.gradients import Floats
+    from umiak.ps.layers.dense import Gradient
+    from umiak.ps.paddle_types import Context, Setting
     from umiak.ps.sessions import Session
     from umiak.ps.tables.lookup import Lookup
 
@@ -74,7 +76,7 @@ class Embedding(layers.Embedding, paddle.nn.Layer):  # type: ignore[misc]
         anchor.stop_gradient = False
         return anchor
 
-    def _array(self, ids: paddle.Tensor) -> NDArray[Any]:
+    def _array(self, ids: paddle.Tensor) -> AnyArray:
         return np.from_dlpack(ids.detach() if ids.place.is_cpu_place() else ids.cpu())
 
     def _pull(self, lookup: Lookup) -> paddle.Tensor:
@@ -97,13 +99,12 @@ class LookupRows(paddle.autograd.PyLayer):  # type: ignore[misc]
     """Forward: a pull. Backward: gradients are kept for the end of the step."""
 
     @staticmethod
-    def forward(ctx: Any, anchor: paddle.Tensor, lookup: Lookup) -> paddle.Tensor:
-        del anchor
+    def forward(ctx: Context, _anchor: paddle.Tensor, lookup: Lookup) -> paddle.Tensor:
         ctx.lookup = lookup
         return tensor_of(lookup.rows(create=True))
 
     @staticmethod
-    def backward(ctx: Any, gradient: paddle.Tensor) -> None:
+    def backward(ctx: Context, gradient: paddle.Tensor) -> None:
         ctx.lookup.collect(floats(gradient))
 
 
@@ -114,9 +115,7 @@ class Optimizer(layers.Optimizer):
     frozen and unfrozen at any time.
     """
 
-    def __init__(self, *args: Any, **more: Any) -> None:
-        super().__init__(*args, **more)
-        self._without = Missing.CLEARED
+    begins_without = Missing.CLEARED
 
     def clear_grad(self, set_to_zero: bool = True) -> None:
         """Forget gradients that were not pushed.
@@ -124,12 +123,27 @@ class Optimizer(layers.Optimizer):
         As in Paddle, with ``set_to_zero`` a parameter that has learned and is not reached by the next backward pass has a gradient of
         zeros then: moments and weight decay still move it. Without, it stays as it is.
         """
-        self._without = Missing.CLEARED if set_to_zero else Missing.ABSENT
-        for parameter in self._parameters:
-            if not parameter.stop_gradient:
-                # Zeros are not filled in: whether they count, the tables know.
-                parameter.clear_gradient(False)
+        for number, parameter in enumerate(self._parameters):
+            if parameter.stop_gradient:
+                continue
+            self._without[number] = self._behind_clearing(number, set_to_zero=set_to_zero)
+            parameter.clear_gradient(False)
+            self._pushed.discard(number)
+        self._forget_rows()
+
+    def _forget_rows(self) -> None:
+        """What backward passes have brought for rows."""
         self._session.registry.forget()
+
+    def _behind_clearing(self, number: int, *, set_to_zero: bool) -> Gradient:
+        """What stands where a gradient may be now. Where there is none, Paddle makes no zeros either."""
+        if not set_to_zero:
+            return Missing.ABSENT
+        before, is_there = self._without[number], self._parameters[number].grad is not None
+        if number in self._pushed and (is_there or not isinstance(before, Missing)):
+            # Zeros are not filled in: whether they count, the tables know, which have had a gradient.
+            return Missing.CLEARED
+        return np.zeros(self._parameters[number].shape, np.float32) if is_there else before
 
     clear_gradients = clear_grad
 
@@ -138,11 +152,11 @@ class Optimizer(layers.Optimizer):
         self.step()
         self.clear_grad()
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> JsonObject:
         """What is not on the servers: the schedule. Moments and parameters are in the servers' checkpoint."""
         return {"factor": self._factor, "schedule": self._schedule.state_dict() if self._schedule else None}
 
-    def set_state_dict(self, state: dict[str, Any]) -> None:
+    def set_state_dict(self, state: JsonObject) -> None:
         self._factor = state["factor"]
         if self._schedule is not None and state["schedule"]:
             self._schedule.set_state_dict(state["schedule"])
@@ -157,7 +171,7 @@ class Optimizer(layers.Optimizer):
         return bool(parameter.stop_gradient)
 
     @staticmethod
-    def _floats(tensor: paddle.Tensor) -> Floats:
+    def floats(tensor: paddle.Tensor) -> Floats:
         return floats(tensor)
 
     def _current_factor(self) -> float:
@@ -204,11 +218,11 @@ def optimizer(
     model: paddle.nn.Layer,
     rule: specs.Rule | str = "adam",
     *,
-    learning_rate: Any = None,
+    learning_rate: Setting = None,
     clip: specs.Clip | None = None,
     decay: specs.Decay | None = None,
-    weight_decay: Any = None,
-    grad_clip: Any = None,
+    weight_decay: Setting = None,
+    grad_clip: Setting = None,
     table: str = TABLE,
     session: Session | None = None,
     buffers: bool = True,
@@ -239,8 +253,12 @@ def optimizer(
     inner = model.sublayers(include_self=True)
     limits = how.clip
     clips = limits is not None and any(each is not None for each in (limits.value, limits.norm, limits.global_norm))
-    manners = {name: manner for name, each in parameters.items() if (manner := _manner(each, clips=clips)) != Manner()}
-    made = Optimizer.of(parameters, how, schedule, session=session, embeddings=inner, manners=manners)
+    all_settings = {
+        name: settings
+        for name, each in parameters.items()
+        if (settings := _settings_of(each, clips=clips)) != LearningSettings()
+    }
+    made = Optimizer.of(parameters, how, schedule, session=session, embeddings=inner, all_settings=all_settings)
     if buffers:
         keep_buffers(made, model)
     return made
@@ -250,42 +268,42 @@ def keep_buffers(optimizer: Optimizer, model: paddle.nn.Layer) -> None:
     """Let checkpoints have everything of the model's state that the optimizer has not."""
     learned = {id(each) for each in optimizer.learned}
     kept = {name: each for name, each in model.state_dict(use_hook=False).items() if id(each) not in learned}
-    kept = {name: each for name, each in kept.items() if each.size and each._is_initialized()}  # noqa: SLF001
+    kept = {name: each for name, each in kept.items() if each.size and paddle_internals.is_initialized(each)}
 
-    def read() -> dict[str, NDArray[Any]]:
+    def read() -> dict[str, AnyArray]:
         return {name: each.numpy() for name, each in kept.items()}
 
-    def write(arrays: dict[str, NDArray[Any]]) -> None:
+    def write(arrays: dict[str, AnyArray]) -> None:
         for name, array in arrays.items():
             kept[name].set_value(array)
 
     optimizer.keep_buffers(read, write)
 
 
-def _manner(parameter: paddle.Tensor, *, clips: bool) -> Manner:
+def _settings_of(parameter: paddle.Tensor, *, clips: bool) -> LearningSettings:
     """What its `paddle.ParamAttr` says; ``clips``: whether the optimizer clips gradients."""
     is_clipped = not clips or needs_clip(parameter)
     label = FROZEN if parameter.stop_gradient else ""
     rate = float((getattr(parameter, "optimize_attr", None) or {}).get("learning_rate", 1.0))
     regularizer = getattr(parameter, "regularizer", None)
     if regularizer is None:
-        return Manner(rate=rate, is_clipped=is_clipped, label=label)
+        return LearningSettings(rate=rate, is_clipped=is_clipped, label=label)
     coefficient = float(getattr(regularizer, "_coeff", 0.0))
     is_l1 = isinstance(regularizer, paddle.regularizer.L1Decay)
     decay = specs.Decay(l1=coefficient) if is_l1 else specs.Decay(l2=coefficient)
-    return Manner(rate=rate, decay=decay, is_clipped=is_clipped, label=label)
+    return LearningSettings(rate=rate, decay=decay, is_clipped=is_clipped, label=label)
 
 
 def running_statistics(model: paddle.nn.Layer) -> set[int]:
     """The `id` of what Paddle's layers have among their parameters although they compute it themselves, in each forward pass."""
     norms = paddle.nn.layer.norm
     kinds = {
-        norms._BatchNormBase: ("_mean", "_variance"),  # noqa: SLF001
+        paddle_internals.batch_norms(): ("_mean", "_variance"),
         norms.BatchNorm: ("_mean", "_variance"),
         norms.SpectralNorm: ("weight_u", "weight_v"),
     }
     return {
-        id(layer._parameters.get(name))  # noqa: SLF001
+        id(paddle_internals.parameters_of(layer).get(name))
         for layer in model.sublayers(include_self=True)
         for kind, names in kinds.items()
         if isinstance(layer, kind)
@@ -331,7 +349,6 @@ def _share_memory(parameters: list[paddle.Tensor], values: Floats) -> bool:
         return False
     flat = dlpack.from_dlpack(values)
     for each, place in layers.places(parameters):
-        view = flat._slice(place.start, place.stop).get_tensor()  # noqa: SLF001
-        view._set_dims(each.shape)  # noqa: SLF001
-        each.get_tensor()._share_data_with(view)  # noqa: SLF001
+        memory = paddle_internals.part_of(flat, place.start, place.stop).get_tensor()
+        paddle_internals.share(each.get_tensor(), memory, each.shape)
     return True

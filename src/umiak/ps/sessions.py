@@ -1,4 +1,4 @@
-"""A session: one process's part in a job with parameter servers, made by `umiak.ps.init`. An adapter.
+"""A session: one process's part in a job with parameter servers, made by `init`, found by everything that is not given another one. An adapter.
 
 Nothing is connected until it is needed, so that a server's process can ask `is_server` first and a script that only reads a
 checkpoint needs no server.
@@ -13,28 +13,34 @@ import traceback
 import weakref
 from typing import TYPE_CHECKING, overload
 
-from umiak.ps import communicators
-from umiak.ps.clients import protocol as clients
+from umiak.ps import clients, communicators, environment, strategies
 from umiak.ps.clients.local import LocalClient
 from umiak.ps.environment import SeatRole
-from umiak.ps.errors import bad
+from umiak.ps.errors import BadRequest, bad
+from umiak.ps.options import FLOAT32, SessionOptions
 from umiak.ps.servers import serving
 from umiak.ps.specs import DenseTable, SparseTable
 from umiak.ps.strategies import Async, Geo
+from umiak.ps.tables import prefetching
 from umiak.ps.tables.lookup import TableRegistry
 from umiak.ps.tables.numpy_tables import DenseTableHandle, SparseTableHandle
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
     from types import TracebackType
-    from typing import Any, Protocol
+    from typing import Protocol, TypeVar
 
     from numpy.typing import ArrayLike
 
-    from umiak.ps.clients.protocol import Client
+    from umiak.core.json_types import JsonMapping, JsonObject
+    from umiak.core.problem import Problem
+    from umiak.ps.clients import Client
     from umiak.ps.environment import PsSeat
-    from umiak.ps.options import SessionOptions
+    from umiak.ps.manifest import Manifest
     from umiak.ps.strategies import Collective, Strategy
+    from umiak.ps.tables.prefetching import Looks
+
+    Batch = TypeVar("Batch")
 
     class KnownOptimizer(Protocol):
         """What barriers, saves and loads ask of the session's optimizers."""
@@ -129,9 +135,7 @@ class Session:
         """A client as this seat has it: of the job's servers, or of tables in this process."""
         if self.seat.role is SeatRole.ALONE:
             return LocalClient(shards=self.options.shards)
-        return clients.connect(
-            self.seat, shards=self.options.shards, timeout_s=self.options.timeout_s, tls=self.options.tls
-        )
+        return clients.connect(self.seat, self.options)
 
     @property
     def communicator(self) -> communicators.Communicator:
@@ -140,8 +144,9 @@ class Session:
             strategy = self.strategy
             if isinstance(strategy, Geo) and self.seat.role is SeatRole.ALONE:
                 strategy = Async()  # there is nobody to exchange differences with
+            options = self.options
             self._communicator = communicators.make(
-                strategy, self.client, rank=self.rank, world=self.world, timeout_s=self.options.timeout_s
+                strategy, self.client, rank=self.rank, world=self.world, timeout_s=options.timeout_s, wire=options.wire
             )
         return self._communicator
 
@@ -168,7 +173,19 @@ class Session:
         if isinstance(spec, DenseTable):
             return DenseTableHandle(name, spec, self.communicator, values)
         hint = "ps.SparseTable(dim=8, rule=ps.Adam(0.01)) or ps.DenseTable(arrays=(ps.Array('w', (8, 1)),))"
-        raise bad("UM-PS-008", f"not a table: {spec!r}", hint)
+        raise bad("UM-PS-008", f"expected a table, got {spec!r}", hint)
+
+    def prefetch(self, batches: Iterable[Batch], ids_of: Callable[[Batch], Looks]) -> Iterator[Batch]:
+        """The same batches; the rows of each come with the end of the step before it, where the strategy allows that.
+
+        ``ids_of`` says which layer, or table, a batch asks for which ids: a dict, or pairs. Ids are as the layer is
+        given them: a tuple of values and offsets, or a list of those for ``slots``. One batch is read ahead. Rows are
+        those that a pull right behind the step before reads; what is asked for otherwise than was said is pulled.
+        """
+        communicator = self.communicator
+        if not self.options.prefetch or not communicator.can_read_ahead:
+            return iter(batches)
+        return prefetching.ahead(batches, ids_of, communicator.next_rows)
 
     def end_step(self) -> None:
         """What this trainer has pushed to tables of its own since the last one is a step. Optimizers of frameworks say it themselves."""
@@ -186,6 +203,7 @@ class Session:
         self.communicator.catch_up()
 
     def _wait(self, name: str) -> None:
+        self.communicator.next_rows.forget()  # others may have set rows, and say so by coming here
         self.communicator.flush()
         self.client.barrier(name)  # the client counts the turns of a name; servers keep names for ever
 
@@ -280,7 +298,7 @@ class Session:
 
     # ---- checkpoints
 
-    def save(self, path: str, *, metadata: Mapping[str, Any] | None = None, mode: str = "all") -> None:
+    def save(self, path: str, *, metadata: JsonMapping | None = None, mode: str = "all") -> None:
         """Save all tables to a directory, while others go on training. The first trainer saves, others do nothing.
 
         In sync, it holds exactly the steps that the first trainer has done. Otherwise call `barrier` first if everybody's
@@ -300,19 +318,19 @@ class Session:
                 self.client, path, metadata={**(metadata or {})}, mode=mode, step=self.communicator.server_step
             )
 
-    def load(self, path: str) -> dict[str, Any]:
+    def load(self, path: str, manifest: Manifest | None = None) -> JsonObject:
         """Load all tables from a directory that `save` made, with any number of servers; returns its metadata.
 
         Every trainer calls it, after its tables and its optimizer are made and before its first step; the model has the loaded
         parameters and buffers then. A line says which tables were not in it, and which of those in it nobody here has. Learning rate, entry, initializer and clip are as the script has them, and a line says which of them
-        were saved otherwise.
+        were saved otherwise. ``manifest``: that of the directory, if it was read already.
         """
         from umiak.ps import checkpoint
 
         if self.is_first or self.communicator.keeps_tables:
-            checkpoint.load(self.client, path, counts_steps=self.communicator.counts_steps)
+            manifest = checkpoint.load(self.client, path, manifest, counts_steps=self.communicator.counts_steps)
         self.meet("load")
-        manifest = checkpoint.read(path)
+        manifest = manifest or checkpoint.read(path)
         self.take_loaded(manifest.tables)
         if self.is_first:
             self.registry.open()
@@ -321,7 +339,82 @@ class Session:
 
     def take_loaded(self, names: Collection[str] = ()) -> None:
         """Tables have been set or loaded, all of these ``names`` from a checkpoint: models have what is in them."""
+        self.communicator.next_rows.forget()
         self.communicator.reload()
         for optimizer in self.optimizers:
             optimizer.refresh(everything=True)  # else the first step would learn from parameters of before
             optimizer.restore_buffers(names)
+
+
+# ---- of this process
+
+
+class _Process:
+    """What this process has."""
+
+    session: Session | None = None
+
+
+def init(
+    strategy: Strategy | str = "async",
+    *,
+    shards: int = 256,
+    durability_ms: int | None = None,
+    state_dir: str | None = None,
+    on_loss: str = "fail",
+    grace_s: float = 60.0,
+    timeout_s: float | None = None,
+    wire: str = FLOAT32,
+    prefetch: int = 1,
+    metrics: int | str | None = None,
+    tls: Mapping[str, str] | None = None,
+    environ: Mapping[str, str] | None = None,
+    **flags: object,
+) -> Session:
+    """This process's part in its job, found out from the environment; it becomes the session that everything here uses.
+
+    ``strategy`` is a value: ``ps.Sync()``, ``ps.Async()``, ``ps.HalfAsync(merge=4)``, ``ps.Geo(every=100)`` or ``ps.Hybrid()``.
+    Or it is a name, ``"half_async"``, and ``flags`` are its settings as Paddle's communicator has them: ``max_merge_var_num=4``.
+    ``durability_ms`` lets a killed server come back with everything. ``wire="bfloat16"`` halves what goes over the network. ``metrics=9100`` lets servers tell Prometheus how they are.
+    The reference (docs/reference/ps.md) has them all. Connects to nothing yet. `BadRequest` with everything that is wrong.
+    """
+    chosen, said_s, problems = _chosen(strategy, flags)
+    timeouts = (each for each in (timeout_s, said_s) if each is not None)
+    options = SessionOptions(
+        shards=shards,
+        durability_ms=durability_ms,
+        state_dir=state_dir,
+        on_loss=on_loss,
+        grace_s=grace_s,
+        timeout_s=next(timeouts, SessionOptions().timeout_s),
+        wire=wire,
+        prefetch=prefetch,
+        metrics=metrics,
+        tls=tls,
+    )
+    problems = [*options.problems(), *problems]
+    BadRequest.raise_any(problems)
+    seat = environment.seat(os.environ if environ is None else environ)
+    return use(Session(seat, chosen, options))
+
+
+def use(session: Session) -> Session:
+    """Let this be the session that everything here uses."""
+    _Process.session = session
+    return session
+
+
+def session() -> Session:
+    """The session of this process; `init` with all defaults if nobody has called it."""
+    return _Process.session or init()
+
+
+def _chosen(strategy: Strategy | str, flags: Mapping[str, object]) -> tuple[Strategy, float | None, list[Problem]]:
+    """The strategy, the timeout if a flag says one, and what is wrong with both."""
+    if isinstance(strategy, str):
+        found = strategies.translated(strategy, flags)
+        return found.strategy, found.timeout_s, [*found.problems]
+    problems = strategies.problems(strategy)
+    if not problems:
+        problems = strategies.beside_a_value(strategy, flags)
+    return strategy, None, problems

@@ -17,8 +17,9 @@ from umiak.ps.errors import bad
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from typing import Any
+
+    from umiak.core.json_types import JsonMapping, JsonObject
 
 _MOST = 3.4028234663852886e38
 """The largest float32."""
@@ -277,6 +278,9 @@ class SparseTable:
     decay: Decay = Decay()
     entry: Entry = Always()
     accessor: Accessor | None = None
+    every_row: bool = False
+    """Every push moves all rows, those without a gradient as by zeros, which is what frameworks do: means go on moving weights, and weights
+    decay. A row does what it has missed when it is asked for. Otherwise a push moves the rows that it brings."""
 
 
 @positional_value
@@ -350,7 +354,7 @@ def to_json(spec: TableSpec) -> str:
     return json.dumps(plain(spec))
 
 
-def plain(spec: TableSpec) -> dict[str, Any]:
+def plain(spec: TableSpec) -> JsonObject:
     """The same as plain data. `BadRequest` names what can't be used."""
     check(spec)
     if isinstance(spec, DenseTable):
@@ -378,12 +382,14 @@ def plain(spec: TableSpec) -> dict[str, Any]:
             "embed_optimizer": _rule(accessor.embed_optimizer),
             "embed_init": _tagged(accessor.embed_init, "kind", _INITS),
         },
+        # Tables without it are described as before it was there.
+        **({"every_row": True} if spec.every_row else {}),
     }
 
 
-def from_plain(plain: Mapping[str, Any]) -> TableSpec:
+def from_plain(plain: JsonMapping) -> TableSpec:
     """The opposite of `plain`: of what a checkpoint's manifest has, for example."""
-    shared: dict[str, Any] = {
+    shared: JsonObject = {
         "rule": _untagged(plain["optimizer"], "rule", RULES),
         "clip": Clip(**plain.get("clip") or {}),
         "decay": Decay(**plain.get("decay") or {}),
@@ -396,6 +402,7 @@ def from_plain(plain: Mapping[str, Any]) -> TableSpec:
         seed=plain["seed"],
         init=_untagged(plain["init"], "kind", _INITS),
         entry=_untagged(plain["entry"], "by", _ENTRIES),
+        every_row=bool(plain.get("every_row")),
         accessor=accessor
         and Accessor(
             **{
@@ -468,34 +475,34 @@ def push_width(spec: SparseTable) -> int:
     return spec.dim + (4 if spec.accessor else 0)
 
 
-def _clip(clip: Clip) -> dict[str, Any]:
+def _clip(clip: Clip) -> JsonObject:
     return {name: number for name, number in _fields(clip).items() if name != "global_norm"}
 
 
-def _decay(decay: Decay) -> dict[str, Any]:
+def _decay(decay: Decay) -> JsonObject:
     return {} if decay == Decay() else {"decay": _fields(decay)}
 
 
-def _rule(rule: Rule) -> dict[str, Any]:
+def _rule(rule: Rule) -> JsonObject:
     found = _tagged(rule, "rule", RULES)
     if not found.get("ahead", True):
         del found["ahead"]  # as tables were described before it was there
     return found
 
 
-def _tagged(item: object, tag: str, names: dict[str, type[Any]]) -> dict[str, Any]:
+def _tagged(item: object, tag: str, names: dict[str, type[Any]]) -> JsonObject:
     name = next(name for name, kind in names.items() if type(item) is kind)
     return {tag: name, **_fields(item)}
 
 
-def _untagged(plain: Mapping[str, Any], tag: str, names: dict[str, type[Any]]) -> Any:
+def _untagged(plain: JsonMapping, tag: str, names: dict[str, type[Any]]) -> Any:
     return names[plain[tag]](**{name: number for name, number in plain.items() if name != tag})
 
 
-def _fields(item: object) -> dict[str, Any]:
+def _fields(item: object) -> JsonObject:
     return {name: _own(getattr(item, name)) for name in fields(item)}
 
 
-def _own(number: Any) -> Any:
+def _own(number: object) -> object:
     """numpy's numbers as Python's, which JSON has."""
     return number.item() if hasattr(number, "item") else number

@@ -17,21 +17,22 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from umiak.ps.clients.gradients import STATISTICS
 from umiak.ps.errors import bad
+from umiak.ps.gradients import STATISTICS
 from umiak.ps.layers import arguments
 from umiak.ps.layers import common as layers
-from umiak.ps.layers.dense import FROZEN, TABLE, Manner
+from umiak.ps.layers.arguments import FROZEN, TABLE, LearningSettings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from numpy.typing import NDArray
-
+    from umiak.core.json_types import JsonObject
+    from umiak.data.array_types import AnyArray
     from umiak.ps import specs
-    from umiak.ps.clients.protocol import Floats
+    from umiak.ps.gradients import Floats
     from umiak.ps.layers.dense import Learner
+    from umiak.ps.paddle_types import Context, Setting
     from umiak.ps.sessions import Session
     from umiak.ps.tables.lookup import EmbeddingTable, Lookup
 
@@ -48,8 +49,8 @@ class Embedding(layers.Embedding, torch.nn.Module):  # type: ignore[misc]
     def _new_anchor(self) -> torch.Tensor:
         return torch.zeros(1, requires_grad=True)
 
-    def _array(self, ids: torch.Tensor) -> NDArray[Any]:
-        found: NDArray[Any] = ids.detach().cpu().numpy()
+    def _array(self, ids: torch.Tensor) -> AnyArray:
+        found: AnyArray = ids.detach().cpu().numpy()
         return found
 
     def _pull(self, lookup: Lookup) -> torch.Tensor:
@@ -62,12 +63,12 @@ class _Rows(torch.autograd.Function):  # type: ignore[misc]
     """Forward: a pull. Backward: gradients are kept for the end of the step."""
 
     @staticmethod
-    def forward(ctx: Any, _anchor: torch.Tensor, lookup: Lookup) -> torch.Tensor:
+    def forward(ctx: Context, _anchor: torch.Tensor, lookup: Lookup) -> torch.Tensor:
         ctx.lookup = lookup
         return torch.from_numpy(lookup.rows(create=True))
 
     @staticmethod
-    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[None, None]:  # type: ignore[override, unused-ignore]
+    def backward(ctx: Context, gradient: torch.Tensor) -> tuple[None, None]:  # type: ignore[override, unused-ignore]
         ctx.lookup.collect(_floats(gradient))
         return None, None
 
@@ -79,7 +80,9 @@ class Optimizer(layers.Optimizer, torch.optim.Optimizer):  # type: ignore[misc]
     collected for the next push. ``lr`` of the group holds from the next step on; tables with rules of their own follow in proportion.
     """
 
-    def __init__(self, parameters: dict[str, torch.Tensor], learner: Learner, schedule: Any, session: Session) -> None:
+    def __init__(
+        self, parameters: dict[str, torch.Tensor], learner: Learner, schedule: Setting, session: Session
+    ) -> None:
         layers.Optimizer.__init__(self, parameters, learner, schedule, session)
         group = [*self._parameters, *(_TableParameter.of(table) for table in learner.tables)]
         torch.optim.Optimizer.__init__(self, [{"params": group}], {"lr": learner.learning_rate})
@@ -112,7 +115,7 @@ class Optimizer(layers.Optimizer, torch.optim.Optimizer):  # type: ignore[misc]
 
     clear_grad = zero_grad
 
-    def add_param_group(self, param_group: dict[str, Any]) -> None:
+    def add_param_group(self, param_group: JsonObject) -> None:
         """The one group there is: its tables are made with the optimizer."""
         if self.param_groups:
             hint = (
@@ -152,7 +155,7 @@ class Optimizer(layers.Optimizer, torch.optim.Optimizer):  # type: ignore[misc]
         return not parameter.requires_grad and parameter.grad is None
 
     @staticmethod
-    def _floats(tensor: torch.Tensor) -> Floats:
+    def floats(tensor: torch.Tensor) -> Floats:
         return _floats(tensor)
 
     def _current_factor(self) -> float:
@@ -253,22 +256,24 @@ def optimizer(
     arguments.refuse("optimizer", unknown, arguments.OF_OPTIMIZERS)
     if not isinstance(model, torch.nn.Module):
         raise bad("UM-PS-171", f"model: not a torch.nn.Module: {type(model).__name__}", "optimizer(model, ...)")
-    said: dict[str, Any] = {"clip": clip, "grad_clip": grad_clip, "decay": decay, "weight_decay": weight_decay}
+    said: JsonObject = {"clip": clip, "grad_clip": grad_clip, "decay": decay, "weight_decay": weight_decay}
     how = layers.how_learned(rule, learning_rate, table=table, **said)
     # Those that are frozen now may learn later.
     parameters = {
         name: each for name, each in model.named_parameters() if each.requires_grad or each.dtype == torch.float32
     }
-    manners = {name: Manner(label=FROZEN) for name, each in parameters.items() if not each.requires_grad}
-    made = Optimizer.of(parameters, how, schedule, session=session, embeddings=model.modules(), manners=manners)
+    all_settings = {name: LearningSettings(label=FROZEN) for name, each in parameters.items() if not each.requires_grad}
+    made = Optimizer.of(
+        parameters, how, schedule, session=session, embeddings=model.modules(), all_settings=all_settings
+    )
     learned = {id(each) for each in parameters.values()}
     kept = {name: each for name, each in model.state_dict(keep_vars=True).items() if id(each) not in learned}
     kept = {name: each for name, each in kept.items() if isinstance(each, torch.Tensor) and each.numel()}
 
-    def read() -> dict[str, NDArray[Any]]:
+    def read() -> dict[str, AnyArray]:
         return {name: _plain(each) for name, each in kept.items()}
 
-    def write(arrays: dict[str, NDArray[Any]]) -> None:
+    def write(arrays: dict[str, AnyArray]) -> None:
         with torch.no_grad():
             for name, array in arrays.items():
                 kept[name].copy_(torch.from_numpy(array))
@@ -277,9 +282,9 @@ def optimizer(
     return made
 
 
-def _plain(tensor: torch.Tensor) -> NDArray[Any]:
+def _plain(tensor: torch.Tensor) -> AnyArray:
     plain = tensor.detach().cpu()
-    found: NDArray[Any] = (plain.float() if plain.dtype == torch.bfloat16 else plain).numpy()
+    found: AnyArray = (plain.float() if plain.dtype == torch.bfloat16 else plain).numpy()
     return found
 
 

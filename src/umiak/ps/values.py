@@ -1,7 +1,7 @@
 """Values of a checkpoint for tables that learn otherwise: another rule, another strategy. An adapter.
 
-    values.fits(path, tables, shards=256)     whether `Session.load` takes it as it is, optimizer's state and all
-    values.copy(path, client, tables)         only what the tables hold; moments start again
+    values.fits(manifest, tables, shards=256)     whether `Session.load` takes it as it is, optimizer's state and all
+    values.copy(path, manifest, client, tables)         only what the tables hold; moments start again
 
 Rows are read shard by shard and set through the client, so any number of servers will do.
 """
@@ -17,15 +17,16 @@ import umiak_native
 
 from umiak.core.problem import Problem
 from umiak.core.value import value
-from umiak.ps import checkpoint, specs
+from umiak.ps import specs
 from umiak.ps.export import PENDING
 from umiak.ps.manifest import BadCheckpoint
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from typing import Any
 
-    from umiak.ps.clients.protocol import Client
+    from umiak.core.json_types import JsonMapping
+    from umiak.ps.clients import Client
+    from umiak.ps.manifest import Manifest
     from umiak.ps.specs import TableSpec
 
 
@@ -37,9 +38,8 @@ class Opened:
     spec: TableSpec
 
 
-def fits(path: str | os.PathLike[str], tables: Mapping[str, Opened], *, shards: int) -> bool:
+def fits(manifest: Manifest, tables: Mapping[str, Opened], *, shards: int) -> bool:
     """Whether the rows of every one of these tables in the checkpoint can be those of the job's."""
-    manifest = checkpoint.read(path)
     return manifest.shards == shards and all(
         name in manifest.tables
         and not umiak_native.layout_differences(json.dumps(manifest.tables[name].spec), specs.to_json(table.spec))
@@ -47,15 +47,18 @@ def fits(path: str | os.PathLike[str], tables: Mapping[str, Opened], *, shards: 
     )
 
 
-def copy(path: str | os.PathLike[str], client: Client, tables: Mapping[str, Opened]) -> None:
+def copy(path: str | os.PathLike[str], manifest: Manifest, client: Client, tables: Mapping[str, Opened]) -> None:
     """Set the values of these tables. `BadCheckpoint` with everything that is missing or of another shape."""
-    manifest = checkpoint.read(path)
     found = {name: manifest.tables[name].spec if name in manifest.tables else None for name in tables}
     problems = [what for name, table in tables.items() for what in _differences(name, found[name], table.spec)]
     if problems:
         hint = "start from a checkpoint of the same model"
         raise BadCheckpoint(*[Problem(code="UM-PS-116", where=str(path), what=what, hint=hint) for what in problems])
-    dense = {name: np.zeros(_size(table.spec), np.float32) for name, table in tables.items() if _is_dense(table.spec)}
+    dense = {
+        name: np.zeros(sum(array.size for array in table.spec.arrays), np.float32)
+        for name, table in tables.items()
+        if isinstance(table.spec, specs.DenseTable)
+    }
     for file in manifest.files:
         name, columns = "", (0, 0)
         for piece in umiak_native.ShardFile(os.path.join(path, file.name)):
@@ -75,7 +78,7 @@ def copy(path: str | os.PathLike[str], client: Client, tables: Mapping[str, Open
         client.set_dense(tables[name].number, flat)
 
 
-def _differences(name: str, saved: Any, spec: TableSpec) -> list[str]:
+def _differences(name: str, saved: JsonMapping | None, spec: TableSpec) -> list[str]:
     if saved is None:
         return [f"there is no table {name} in it"]
     if isinstance(spec, specs.DenseTable):
@@ -89,17 +92,5 @@ def _differences(name: str, saved: Any, spec: TableSpec) -> list[str]:
     if spec.accessor is not None or saved.get("accessor"):
         differences = umiak_native.spec_differences(json.dumps(saved), specs.to_json(spec))
         return [f"table {name} has an accessor, and is described differently: {'; '.join(differences)}"]
-    return (
-        []
-        if saved.get("dim") == spec.dim
-        else [f"table {name} has rows of {spec.dim} here and {saved.get('dim')} there"]
-    )
-
-
-def _is_dense(spec: TableSpec) -> bool:
-    return isinstance(spec, specs.DenseTable)
-
-
-def _size(spec: TableSpec) -> int:
-    assert isinstance(spec, specs.DenseTable)
-    return sum(array.size for array in spec.arrays)
+    is_same = saved.get("dim") == spec.dim
+    return [] if is_same else [f"table {name} has rows of {spec.dim} here and {saved.get('dim')} there"]

@@ -1,1 +1,3 @@
-"""Paddle's datasets for jobs with parameter servers: files, a program that prints samples, batches, shuffling, training."""
+"""Paddle's datasets for jobs with parameter servers:
+files, a program that prints samples, batches, shuffling, training.
+"""

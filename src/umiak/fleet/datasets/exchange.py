@@ -1,8 +1,10 @@
-"""Samples from trainer to trainer: a shuffle among all of them, after which each sample is held by exactly one. An adapter.
+"""Samples from trainer to trainer: a shuffle among all of them, after which each sample is held by exactly one.
+An adapter.
 
-Every trainer says through the servers where it listens; then each connects to every other one and sends what is for it. Both
-sides prove that they know the job's token, and a secret of this one shuffle that came through the servers. Where the servers are
-spoken to through TLS, samples go through them as well, in pieces: slower, but nothing crosses the network in the open.
+Every trainer says through the servers where it listens; then each connects to every other one and sends what is for it.
+Both sides prove that they know the job's token, and a secret of this one shuffle that came through the servers. Where
+the servers are spoken to through TLS, samples go through them as well, in pieces: slower, but nothing crosses the
+network in the open.
 """
 
 from __future__ import annotations
@@ -13,7 +15,6 @@ import json
 import os
 import secrets
 import socket
-import threading
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -22,14 +23,16 @@ from umiak_native import MultiSlotSamples
 
 from umiak.core.cluster import split_host_port
 from umiak.core.names import is_loopback
-from umiak.core.problem import Exit, Problem, UmiakError
+from umiak.core.problem import Problem
+from umiak.fleet.datasets.pipes import DatasetError
+from umiak.fleet.threads import BackgroundTask
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from typing import Any
+    from collections.abc import Iterator
 
     from numpy.typing import NDArray
 
+    from umiak.core.json_types import JsonObject
     from umiak.ps.sessions import Session
 
 CHUNK_SAMPLES = 8192
@@ -41,19 +44,18 @@ _PROOF_BYTES = hashlib.sha256().digest_size
 _NAME = "fleet.shuffle"
 
 
-class ExchangeError(UmiakError, RuntimeError):
+class ExchangeError(DatasetError):
     """Samples could not be exchanged."""
 
     def __init__(self, what: str, why: str) -> None:
         hint = "start the job again: a part of the samples may be held twice or not at all"
-        super().__init__(Problem(code="UM-FLEET-047", what=what, why=why, hint=hint), exit_status=Exit.JOB_FAILED)
-
-    def __str__(self) -> str:
-        return "\n".join(line for problem in self.problems for line in problem.lines())
+        super().__init__(Problem(code="UM-FLEET-047", what=what, why=why, hint=hint))
 
 
 def shuffled(session: Session, samples: MultiSlotSamples) -> MultiSlotSamples:
-    """This trainer's part of everybody's samples, dealt at random. Every trainer has to call it. Parts differ by one at most."""
+    """This trainer's part of everybody's samples, dealt at random.
+    Every trainer has to call it. Parts differ by one at most.
+    """
     sizes = [int(each) if each else 0 for each in session.gather(str(len(samples)).encode(), _NAME)]
     goals = dealt(sizes, session.rank)
     parts = [np.flatnonzero(goals == rank).astype(np.int64) for rank in range(session.world)]
@@ -92,7 +94,7 @@ def _between_trainers(
     with socket.create_server((host, 0), family=family, backlog=world) as listener:
         listener.settimeout(timeout_s)
         own = {"host": host, "port": listener.getsockname()[1], "secret": secrets.token_hex(32) if rank == 0 else ""}
-        told: list[dict[str, Any]] = [
+        told: list[JsonObject] = [
             json.loads(each) if each else {} for each in session.gather(json.dumps(own).encode(), _NAME)
         ]
         missing = [number for number, each in enumerate(told) if not each]
@@ -102,7 +104,7 @@ def _between_trainers(
         key = hmac.digest(token, bytes.fromhex(told[0]["secret"]), "sha256")
         receivers = _Receivers(listener, key, world - 1, timeout_s)
         senders = [
-            _Job(partial(_send, told[to], key, rank, to, samples, parts[to], timeout_s), f"shuffle to {to}")
+            BackgroundTask(partial(_send, told[to], key, rank, to, samples, parts[to], timeout_s), f"shuffle to {to}")
             for to in range(world)
             if to != rank
         ]
@@ -127,27 +129,6 @@ def _own_host(session: Session) -> str:
     return "127.0.0.1"
 
 
-class _Job:
-    """A thread whose exception is raised where it is waited for."""
-
-    def __init__(self, work: Callable[[], None], name: str) -> None:
-        self._work = work
-        self._error: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-        self._thread.start()
-
-    def _run(self) -> None:
-        try:
-            self._work()
-        except BaseException as error:  # noqa: BLE001 - raised by `join`
-            self._error = error
-
-    def join(self) -> None:
-        self._thread.join()
-        if self._error is not None:
-            raise self._error
-
-
 class _Receivers:
     """Takes what every other trainer sends."""
 
@@ -155,8 +136,8 @@ class _Receivers:
         self._key = key
         self._timeout_s = timeout_s
         self._received: dict[int, list[MultiSlotSamples]] = {}
-        self._jobs: list[_Job] = []
-        self._accepting = _Job(lambda: self._accept(listener, count), "shuffle accept")
+        self._jobs: list[BackgroundTask] = []
+        self._accepting = BackgroundTask(lambda: self._accept(listener, count), "shuffle accept")
 
     def join(self) -> list[MultiSlotSamples]:
         """All of it, in order of the trainers that sent it."""
@@ -172,7 +153,7 @@ class _Receivers:
                 connection.close()  # a stranger
                 continue
             into = self._received[rank] = []
-            self._jobs.append(_Job(partial(_receive, connection, into), f"shuffle from {rank}"))
+            self._jobs.append(BackgroundTask(partial(_receive, connection, into), f"shuffle from {rank}"))
         for job in self._jobs:
             job.join()
 
@@ -196,7 +177,7 @@ def _proof(key: bytes, role: bytes, who: bytes, asked: bytes, answered: bytes) -
 
 
 def _send(
-    peer: dict[str, Any],
+    peer: JsonObject,
     key: bytes,
     rank: int,
     to: int,

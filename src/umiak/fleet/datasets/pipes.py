@@ -1,8 +1,9 @@
 """Runs the program of a ``pipe_command``: a file on its standard input, samples on its standard output. An adapter.
 
-It is a shell command (`bash`, with ``pipefail``, as Paddle runs it) in a process group of its own. Whatever happens to this process,
-that group ends: a part of it does nothing but wait for the end of a pipe whose other end only this process has. For `cat`, which is Paddle's
-default, there is no program: the file is read.
+It is a shell command (`bash`, with ``pipefail``, as Paddle runs it) in a process group of its own. Whatever happens to
+this process, that group ends: a part of it does nothing but wait for the end of a pipe whose other end only this
+process has. For `cat`, which is Paddle's default, there is no program: the file is read. Files of Hadoop (``hdfs:``,
+``afs:``) are printed by its command.
 """
 
 from __future__ import annotations
@@ -19,14 +20,16 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from umiak.contracts import injected
-from umiak.core.problem import Exit, Problem, UmiakError
+from umiak.core.problem import BadRequest, Exit, Problem
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from typing import IO
 
 LAST_LINES = 12
 """Of what a program writes to standard error, so many lines are a part of the error."""
+REMOTE = ("hdfs:", "afs:")
+"""How names of files of Hadoop begin."""
 _LONGEST_LINE = 2000
 _PIPE_BYTES = 1 << 20
 _READ_BYTES = 1 << 18
@@ -34,14 +37,15 @@ _PAUSE_S = 0.05
 _SIGPIPE_STATUS = 128 + signal.SIGPIPE
 
 
-class PipeError(UmiakError, RuntimeError):
-    """The program of a pipe_command failed, or printed something that is no sample."""
+class DatasetError(BadRequest, RuntimeError):
+    """What a job with a dataset fails of while it runs."""
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem, exit_status=Exit.JOB_FAILED)
 
-    def __str__(self) -> str:
-        return "\n".join(line for problem in self.problems for line in problem.lines())
+
+class PipeError(DatasetError):
+    """The program of a pipe_command failed, or printed something that is no sample."""
 
 
 class PlainFile:
@@ -94,20 +98,21 @@ class PipeProgram:
 
     origin = "that pipe_command prints"
 
-    def __init__(self, command: str, file: str) -> None:
+    def __init__(self, command: str, file: str, remote: Sequence[str] = ()) -> None:
         self.command = command
         self.file = file
+        self._is_remote = bool(remote)
         self._last: deque[str] = deque(maxlen=LAST_LINES)
         watched, self._alive = os.pipe()
         try:
-            source = _open(file)
+            source = _open(os.devnull if remote else file)
         except PipeError:
             os.close(watched)
             os.close(self._alive)
             raise
         try:
             self._process = subprocess.Popen(
-                _shell(command, watched, is_packed=file.endswith(".gz")),
+                _shell(command, watched, _beginning(file, remote)),
                 stdin=source,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
@@ -163,7 +168,7 @@ class PipeProgram:
 
     def show_line(self, number: int) -> str:
         """A command that prints it."""
-        return f"( {self.command} ) < {shlex.quote(self.file)} | sed -n {number}p"
+        return f"{self._by_hand()} | sed -n {number}p"
 
     def kill(self) -> None:
         """End it and everything that it started; `blocks` comes to an end. From any thread, before `close`."""
@@ -188,6 +193,10 @@ class PipeProgram:
         assert self._process.stdout is not None
         return self._process.stdout
 
+    def _by_hand(self) -> str:
+        file = shlex.quote(self.file)
+        return f"hadoop fs -cat {file} | ( {self.command} )" if self._is_remote else f"( {self.command} ) < {file}"
+
     def _check_end(self) -> None:
         status = self._process.wait()
         # With pipefail, 141: a later part of the pipeline had enough, and ended well.
@@ -199,7 +208,7 @@ class PipeProgram:
                 code="UM-FLEET-045",
                 what=f"the program of pipe_command failed with {_ending(status)}: {self.command}",
                 why="\n    ".join(["its last lines of standard error:", *self._last]) if self._last else None,
-                hint=f"try it: ( {self.command} ) < {shlex.quote(self.file)}",
+                hint=f"try it: {self._by_hand()}",
                 where=self.file,
             )
         )
@@ -226,8 +235,15 @@ class PipeProgram:
 Source = PipeProgram | PlainFile
 
 
-def opened(command: str, file: str) -> Source:
-    """What is to be read of a file of a dataset."""
+def is_remote(file: str) -> bool:
+    """Whether Hadoop has it."""
+    return file.startswith(REMOTE)
+
+
+def opened(command: str, file: str, remote: Sequence[str] = ()) -> Source:
+    """What is to be read of a file of a dataset; ``remote`` prints those of Hadoop."""
+    if remote and is_remote(file):
+        return PipeProgram(command, file, remote)
     is_plain = command.strip() == "cat" and not file.endswith(".gz") and os.path.isfile(file)
     return PlainFile(file) if is_plain else PipeProgram(command, file)
 
@@ -244,12 +260,20 @@ def _unreadable(file: str, error: OSError) -> PipeError:
     return PipeError(Problem(code="UM-FLEET-044", what=what, why=error.strerror))
 
 
-def _shell(command: str, watched: int, *, is_packed: bool) -> list[str]:
-    """The command, and beside it what ends its process group when nobody holds the other end of ``watched`` any more."""
+def _beginning(file: str, remote: Sequence[str]) -> str:
+    """What prints the file into the command, if that does not simply read it."""
+    parts = [shlex.join([*remote, "-cat", file])] if remote else []
+    return " | ".join([*parts, "zcat"] if file.endswith(".gz") else parts)
+
+
+def _shell(command: str, watched: int, beginning: str) -> list[str]:
+    """The command, and beside it what ends its process group
+    when nobody holds the other end of ``watched`` any more.
+    """
     shell = shutil.which("bash")
     watch = f"( read -r _ </proc/self/fd/{watched}; kill -KILL -- -$$ ) </dev/null >/dev/null 2>&1 &"
     options = "set -o pipefail\n" if shell else ""
-    whole = f"zcat | {{ {command}\n}}" if is_packed else command
+    whole = f"{beginning} | {{ {command}\n}}" if beginning else command
     return [shell or "sh", "-c", f"{watch}\n{options}{whole}"]
 
 

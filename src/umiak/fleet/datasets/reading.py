@@ -1,27 +1,33 @@
 """Reads a dataset: several files at a time through its program, parsed natively, cut into batches. An adapter.
 
     for batch in FileBatches(settings, say): ...        samples of one batch each; the last ones may be smaller
+    SampleMemory().load(settings, say)                  all of them, to be shuffled before they are cut into batches
 
-There are as many rows of files as threads, and batches are taken from them in turn; a row that is at the end of a file goes on with
-the next one that nobody reads yet. So the order depends on the files alone, not on how fast they are, and with one thread it is
-that of the files. At the end each row may have a batch that is not full, as in Paddle.
+There are as many rows of files as threads, and batches are taken from them in turn; a row that is at the end of a file
+goes on with the next one that nobody reads yet. So the order depends on the files alone, not on how fast they are, and
+with one thread it is that of the files. At the end each row may have a batch that is not full, as in Paddle.
 """
 
 from __future__ import annotations
 
-import queue
 import threading
+from functools import partial
 from typing import TYPE_CHECKING
 
+import numpy as np
 import umiak_native
 from umiak_native import MultiSlotSamples
 
 from umiak.core.problem import Problem
 from umiak.fleet.datasets import pipes
 from umiak.fleet.datasets.pipes import PipeError, Source
+from umiak.fleet.threads import BackgroundTask, Prefetcher
+from umiak.ps.errors import bad
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
+
+    from numpy.typing import NDArray
 
     from umiak.fleet.datasets.settings import DatasetSettings
 
@@ -31,7 +37,7 @@ BLOCKS_AHEAD = 4
 """and so many blocks of each file are kept ready."""
 
 
-class FileStream:
+class FileStream(Prefetcher[MultiSlotSamples]):
     """The samples of one file, read by a thread of its own."""
 
     def __init__(
@@ -43,64 +49,42 @@ class FileStream:
         say: Callable[[str], None],
         ended: Callable[[], None],
     ) -> None:
+        super().__init__(ahead, f"dataset {file}")
         self._settings = settings
         self._file = file
         self._say = say
-        self._ended = ended
-        self._blocks: queue.Queue[MultiSlotSamples | BaseException | None] = queue.Queue(ahead)
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._read, name=f"dataset {file}", daemon=True)
+        self._when_ended = ended
         self._program: Source | None = None
         self._lock = threading.Lock()
         self.is_started = False
 
     def start(self) -> None:
         self.is_started = True
-        self._thread.start()
-
-    def next(self) -> MultiSlotSamples | None:
-        """Some samples; None at the end of the file, or when it was closed. `PipeError` if it failed."""
-        while not self._stop.is_set():
-            try:
-                block = self._blocks.get(timeout=0.5)
-            except queue.Empty:
-                continue
-            if isinstance(block, BaseException):
-                raise block
-            return block
-        return None
+        super().start()
 
     def close(self) -> None:
-        """End its program and its thread."""
-        if not self.is_started:
-            return
-        self._stop.set()
+        if self.is_started:
+            super().close()
+
+    def _interrupt(self) -> None:
         with self._lock:
             if self._program is not None:
                 self._program.kill()
-        self._thread.join()
 
-    def _read(self) -> None:
-        try:
-            self._read_blocks()
-        except BaseException as error:  # noqa: BLE001 - it is raised where the samples are used
-            self._put(error)
-        else:
-            self._put(None)
-        finally:
-            with self._lock:
-                program, self._program = self._program, None
-            if program is not None:
-                program.close()
-            self._ended()
+    def _ended(self) -> None:
+        with self._lock:
+            program, self._program = self._program, None
+        if program is not None:
+            program.close()
+        self._when_ended()
 
-    def _read_blocks(self) -> None:
+    def _items(self) -> Iterator[MultiSlotSamples]:
         settings = self._settings
         parser = umiak_native.MultiSlotParser(settings.forms, texts=settings.texts)
         with self._lock:
-            if self._stop.is_set():
+            if self._is_stopped:
                 return
-            program = self._program = pipes.opened(settings.command, self._file)
+            program = self._program = pipes.opened(settings.command, self._file, settings.remote)
         lines = 0
         for text in program.blocks(BLOCK_BYTES):
             try:
@@ -111,17 +95,7 @@ class FileStream:
                 place = program.line(lines + surplus + 1)
                 self._say(f"{place}: more than the {len(settings.slots)} slots of use_var; the rest is passed over")
             lines += len(samples)
-            if not self._put(samples):
-                return
-
-    def _put(self, block: MultiSlotSamples | BaseException | None) -> bool:
-        while not self._stop.is_set():
-            try:
-                self._blocks.put(block, timeout=0.1)
-            except queue.Full:
-                continue
-            return True
-        return False
+            yield samples
 
     def _bad_line(self, source: Source, error: umiak_native.ReaderError, before: int) -> PipeError:
         slot: int | None = getattr(error, "slot", None)
@@ -268,3 +242,77 @@ def everything(settings: DatasetSettings, say: Callable[[str], None]) -> MultiSl
     if not blocks:
         return umiak_native.MultiSlotParser(settings.forms).parse(b"")[0]
     return MultiSlotSamples.join(blocks)
+
+
+class SampleMemory:
+    """The samples of a dataset in memory. Their order is kept apart, so that a shuffle moves no samples.
+
+    Whatever is random is drawn from numpy's global generator: ``numpy.random.seed`` makes it the same in every run.
+    """
+
+    def __init__(self) -> None:
+        self._samples: MultiSlotSamples | None = None
+        self._order: NDArray[np.int64] | None = None
+        self._loading: BackgroundTask | None = None
+        self.is_shuffled = False
+
+    def __len__(self) -> int:
+        return 0 if self._samples is None else len(self._samples)
+
+    @property
+    def is_loaded(self) -> bool:
+        return self._samples is not None
+
+    @property
+    def samples(self) -> MultiSlotSamples:
+        """As they were loaded, whatever their order."""
+        if self._samples is None:
+            raise bad(
+                "UM-FLEET-048",
+                "the dataset holds no samples: nothing was loaded, or it was released",
+                "dataset.load_into_memory() first",
+            )
+        return self._samples
+
+    def load(self, settings: DatasetSettings, say: Callable[[str], None]) -> None:
+        """Read all files. What was there before is forgotten."""
+        self.release()
+        self._samples = everything(settings, say)
+
+    def start_loading(self, settings: DatasetSettings, say: Callable[[str], None]) -> None:
+        """The same while this thread goes on; `wait` tells its end."""
+        self.wait()
+        self._loading = BackgroundTask(partial(self.load, settings, say), "dataset preload")
+
+    def wait(self) -> None:
+        """Until `start_loading` is done. Raises what it failed of."""
+        loading, self._loading = self._loading, None
+        if loading is not None:
+            loading.join()
+
+    def shuffle(self) -> None:
+        self._order = np.random.permutation(len(self.samples)).astype(np.int64)
+        self.is_shuffled = True
+
+    def shuffle_slots(self, slots: Sequence[int]) -> None:
+        """Give these slots to other samples: how much worse a model gets shows what a slot is worth."""
+        samples = self.samples
+        for slot in slots:
+            picked = np.random.permutation(len(samples)).astype(np.int64)
+            samples = samples.with_slots_of([slot], picked)
+        self._samples = samples
+
+    def replace(self, samples: MultiSlotSamples) -> None:
+        """Hold other samples, in a random order."""
+        self._samples = samples
+        self.shuffle()
+
+    def release(self) -> None:
+        self._samples = self._order = None
+        self.is_shuffled = False
+
+    def batches(self, batch_size: int) -> Iterator[MultiSlotSamples]:
+        samples, order = self.samples, self._order
+        for start in range(0, len(samples), batch_size):
+            end = min(start + batch_size, len(samples))
+            yield samples.cut(start, end) if order is None else samples.take(order[start:end])

@@ -1,9 +1,10 @@
-"""What a dataset of Paddle's was told: files, slots, the program that prints samples. Values, and the decider that reads them.
+"""What a dataset of Paddle's was told: files, slots, the program that prints samples;
+and its samples as a program's feed. Values, and a decider.
 
     of(paddle.distributed.QueueDataset())      whatever was set on it, by `init` or by a setter
 
-Paddle's object keeps it: so both of its families (``paddle.distributed`` and ``paddle.base``) are read in one way, and a dataset
-that was made before ``fleet.init`` counts as well.
+Paddle's object keeps it: so both of its families (``paddle.distributed`` and ``paddle.base``) are read in one way,
+and a dataset that was made before ``fleet.init`` counts as well.
 """
 
 from __future__ import annotations
@@ -11,12 +12,20 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from umiak.core.problem import Problem
 from umiak.core.value import value
-from umiak.ps.errors import BadRequest
+from umiak.ps.errors import BadRequest, bad
 
 if TYPE_CHECKING:
-    from typing import Any
+    from numpy.typing import NDArray
+    from umiak_native import MultiSlotSamples
+
+    from umiak.data.array_types import AnyArray
+    from umiak.ps.paddle_types import Dataset
+
+    Feed = dict[str, AnyArray | tuple[AnyArray, NDArray[np.int64]]]
 
 _NOT_SUPPORTED = {
     "parse_logkey": "log keys",
@@ -66,6 +75,8 @@ class DatasetSettings:
     is_in_memory: bool = False
     drops_zeros: bool = False
     """Paddle's datasets in memory leave zeros out of slots that are not dense."""
+    remote: tuple[str, ...] = ()
+    """The command before ``-cat FILE`` that prints a file of Hadoop; () if there are none."""
 
     @property
     def forms(self) -> list[tuple[bool, int, bool]]:
@@ -73,7 +84,7 @@ class DatasetSettings:
         return [(slot.is_float, slot.multiple, self.drops_zeros and not slot.is_dense) for slot in self.slots]
 
 
-def of(dataset: Any) -> DatasetSettings:
+def of(dataset: Dataset) -> DatasetSettings:
     """What a dataset was told. `BadRequest` with everything that can't be done."""
     said = dataset.proto_desc
     wrong = [words for name, words in _NOT_SUPPORTED.items() if getattr(dataset, name, False)]
@@ -93,8 +104,7 @@ def of(dataset: Any) -> DatasetSettings:
     if not files:
         hint = 'dataset.set_filelist(["part-0"])'
         problems.append(Problem(code="UM-FLEET-042", what="a dataset without files", hint=hint))
-    if problems:
-        raise BadRequest(*problems)
+    BadRequest.raise_any(problems)
     return DatasetSettings(
         files=files,
         slots=slots,
@@ -106,3 +116,36 @@ def of(dataset: Any) -> DatasetSettings:
         is_in_memory="InMemory" in said.name,
         drops_zeros=said.name == "MultiSlotInMemoryDataFeed",
     )
+
+
+def feed_of(samples: MultiSlotSamples, settings: DatasetSettings) -> Feed:
+    """A batch as a program is fed with it.
+
+    A dense slot is an array of its variable's shape, any other one a pair:
+    its values, one row each, and where each sample's begin.
+    """
+    feed: Feed = {}
+    for slot, (values, offsets) in zip(settings.slots, samples.arrays(), strict=True):
+        if slot.is_dense:
+            counts = np.diff(offsets)
+            is_even = not settings.is_batch_per_line and len(counts) and (counts == counts[0]).all()
+            feed[slot.name] = _dense(slot, values, len(counts) if is_even else 0)
+            continue
+        begins = np.arange(len(values) + 1, dtype=np.int64) if settings.is_batch_per_line else offsets
+        feed[slot.name] = (values.reshape(-1, 1), begins)
+    return feed
+
+
+def _dense(slot: SlotSetting, values: AnyArray, samples: int) -> AnyArray:
+    """``samples``: how many there are, if each has as many values; else 0."""
+    shape = list(slot.shape) or [-1]
+    unknown = [at for at, size in enumerate(shape) if size < 0]
+    for at in unknown[:-1]:
+        # Of several unknown ones the first is the number of samples, if all have as many values.
+        shape[at] = samples if at == 0 and samples else 1
+    if unknown:
+        shape[unknown[-1]] = len(values) // (slot.width * math.prod(shape[at] for at in unknown[:-1]))
+    elif len(values) != slot.width:
+        what = f"slot {slot.name}: {len(values)} values in a batch, and its variable has the shape {slot.shape}"
+        raise bad("UM-FLEET-043", what, "begin its shape with None, the number of samples")
+    return values.reshape(shape)

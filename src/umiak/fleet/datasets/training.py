@@ -1,40 +1,49 @@
-"""Goes through a dataset's batches: they are made ready while others are learned, and what is fetched is printed. An adapter.
+"""Goes through a dataset's batches: they are made ready while others are learned, and what is fetched is printed.
+An adapter.
 
-In sync jobs trainers take their steps together. They tell each other the sizes of their next batches, some at a time: so each
-batch counts by its size, and a trainer that has none left takes part in the others' steps without one.
+In sync jobs trainers take their steps together. They tell each other the sizes of their next batches, some at a time:
+so each batch counts by its size, and a trainer that has none left takes part in the others' steps without one.
 """
 
 from __future__ import annotations
 
 import json
-import queue
-import threading
 import time
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from umiak.core.value import value
-from umiak.fleet.datasets import fetch_lines
-from umiak.fleet.datasets.feeds import feed_of
+from umiak.fleet.datasets.settings import feed_of
+from umiak.fleet.threads import Prefetcher
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-    from typing import Any, Protocol
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from typing import Protocol
 
+    from numpy.typing import ArrayLike
     from umiak_native import MultiSlotSamples
 
-    from umiak.fleet.datasets.feeds import Feed
-    from umiak.fleet.datasets.settings import DatasetSettings
+    from umiak.data.array_types import AnyArray
+    from umiak.fleet.datasets.settings import DatasetSettings, Feed
+    from umiak.ps.paddle_types import Fetched, Variable
 
     class StepTaker(Protocol):
         """Learns a batch, or only runs the program with it."""
 
-        def step(self, feed: Feed, fetch: Sequence[Any], share: float | None) -> list[Any]:
+        def step(self, feed: Feed, fetch: Sequence[Variable | str], share: float | None) -> list[Fetched]:
             """What is fetched, as arrays or tensors."""
 
         def skip(self) -> None:
             """Take part in a step without a batch."""
+
+    class FetchHandler(Protocol):
+        """Paddle's class of this name."""
+
+        var_dict: Mapping[str, Variable]
+        period_secs: float
+
+        def handler(self, values: dict[str, AnyArray]) -> None: ...
 
     Gather = Callable[[bytes], list[bytes]]
 
@@ -47,24 +56,12 @@ LONGEST_BLOCK = 16
 class FetchPlan:
     """What is fetched, and what is done with it."""
 
-    variables: tuple[Any, ...] = ()
+    variables: tuple[Variable, ...] = ()
     names: tuple[str, ...] = ()
     period: int = 100
     """In batches."""
-    handler: Any = None
+    handler: FetchHandler | None = None
     """One of Paddle's ``FetchHandler``: it is called every ``period_secs`` with the values of its ``var_dict``."""
-
-    @property
-    def handled(self) -> dict[str, Any]:
-        return dict(self.handler.var_dict) if self.handler is not None else {}
-
-
-@value
-class BatchStep:
-    """One of a trainer's steps."""
-
-    batch: ReadyBatch | None
-    share: float | None = None
 
 
 @value
@@ -87,35 +84,53 @@ def run(
 ) -> int:
     """Take a step for each batch; how many there were. ``gather`` is given where trainers take their steps together."""
     ready = ReadyBatches(batches, settings)
+    ready.start()
+    alone = ((batch, None) for batch in iter(ready.next, None))
+    steps: Iterable[tuple[ReadyBatch | None, float | None]] = _together(ready, gather, rank) if gather else alone
     done = 0
-    handled = fetch.handled
+    handler = fetch.handler
+    handled = {} if handler is None else dict(handler.var_dict)
     wanted = [*fetch.variables, *handled.values()]
     handled_at = time.monotonic()
     try:
-        for step in _together(ready, gather, rank) if gather else _alone(ready):
-            if step.batch is None:
+        for batch, share in steps:
+            if batch is None:
                 taker.skip()
                 continue
-            found = taker.step(step.batch.feed, wanted, step.share)
+            found = taker.step(batch.feed, wanted, share)
             done += 1
             if fetch.variables and done % fetch.period == 0:
                 clock = time.strftime("%Y-%m-%d %H:%M:%S")
-                write(fetch_lines.line(clock, done, fetch.names, found[: len(fetch.variables)]))
-            if handled and time.monotonic() - handled_at >= fetch.handler.period_secs:
+                write(line_of(clock, done, fetch.names, found[: len(fetch.variables)]))
+            if handler is not None and handled and time.monotonic() - handled_at >= handler.period_secs:
                 handled_at = time.monotonic()
                 values = map(np.array, found[len(fetch.variables) :])
-                fetch.handler.handler(dict(zip(handled, values, strict=True)))
+                handler.handler(dict(zip(handled, values, strict=True)))
     finally:
         ready.close()
     return done
 
 
-def _alone(ready: ReadyBatches) -> Iterator[BatchStep]:
-    while (batch := ready.next()) is not None:
-        yield BatchStep(batch=batch)
+def line_of(clock: str, batch: int, names: Sequence[str], arrays: Sequence[ArrayLike]) -> str:
+    """What is fetched of a batch, as Paddle prints it; ``clock`` is the local time.
+
+    time: [2026-11-17 05:50:43], batch: [2], the loss[1]:[25.982], h[4]:[0.427268 0.460417 0.540477 0.616482]
+    """
+    values = ", ".join(f"{name}{_shown(np.asarray(array))}" for name, array in zip(names, arrays, strict=True))
+    return f"time: [{clock}], batch: [{batch}], {values}"
 
 
-def _together(ready: ReadyBatches, gather: Gather, rank: int) -> Iterator[BatchStep]:
+def _shown(array: AnyArray) -> str:
+    flat = array.reshape(-1)
+    return f"[{flat.size}]:[{' '.join(map(_number, flat.tolist()))}]"
+
+
+def _number(number: float | bool) -> str:
+    """As a stream of C++ writes it: six digits at most, no zeros behind them, 1 and 0 for booleans."""
+    return f"{number:g}" if isinstance(number, float) else str(int(number))
+
+
+def _together(ready: ReadyBatches, gather: Gather, rank: int) -> Iterator[tuple[ReadyBatch | None, float]]:
     """Steps with all others, until nobody has a batch."""
     length = 1
     while True:
@@ -130,57 +145,23 @@ def _together(ready: ReadyBatches, gather: Gather, rank: int) -> Iterator[BatchS
         for step in range(steps):
             sizes = [column[step] if step < len(column) else 0 for column in columns]
             batch = block[step] if step < len(block) else None
-            yield BatchStep(batch=batch, share=sizes[rank] / sum(sizes))
+            yield batch, sizes[rank] / sum(sizes)
         length = min(length * 2, LONGEST_BLOCK)
 
 
-class ReadyBatches:
+class ReadyBatches(Prefetcher[ReadyBatch]):
     """Batches that a thread makes ready while others are used."""
 
     def __init__(self, batches: Iterable[MultiSlotSamples], settings: DatasetSettings) -> None:
+        super().__init__(BATCHES_AHEAD, "dataset batches")
         self._batches = batches
         self._settings = settings
-        self._ready: queue.Queue[ReadyBatch | BaseException | None] = queue.Queue(BATCHES_AHEAD)
-        self._stop = threading.Event()
-        self._is_done = False
-        self._thread = threading.Thread(target=self._make, name="dataset batches", daemon=True)
-        self._thread.start()
 
-    def next(self) -> ReadyBatch | None:
-        """None: that was all of them."""
-        if self._is_done:
-            return None
-        batch = self._ready.get()
-        if isinstance(batch, BaseException):
-            self._is_done = True
-            raise batch
-        self._is_done = batch is None
-        return batch
+    def _items(self) -> Iterator[ReadyBatch]:
+        for samples in self._batches:
+            yield ReadyBatch(size=len(samples), feed=feed_of(samples, self._settings))
 
-    def close(self) -> None:
-        """End the thread, and with it whatever the batches are read by."""
-        self._stop.set()
+    def _interrupt(self) -> None:
         stop: Callable[[], None] | None = getattr(self._batches, "stop", None)
         if stop is not None:
             stop()  # its program may never print anything more
-        self._thread.join()
-
-    def _make(self) -> None:
-        last: BaseException | None = None
-        try:
-            for samples in self._batches:
-                ready = ReadyBatch(size=len(samples), feed=feed_of(samples, self._settings))
-                if not self._put(ready):
-                    break
-        except BaseException as error:  # noqa: BLE001 - raised where the batches are used
-            last = error
-        self._put(last)
-
-    def _put(self, batch: ReadyBatch | BaseException | None) -> bool:
-        while not self._stop.is_set():
-            try:
-                self._ready.put(batch, timeout=0.1)
-            except queue.Full:
-                continue
-            return True
-        return False

@@ -1,4 +1,5 @@
-"""What rows of a table count, in Paddle's words: ``ShowClickEntry``, ``continuous_value_model``, ``sparse_table_configs``. A decider.
+"""What rows of a table count, in Paddle's words: ``ShowClickEntry``,
+``continuous_value_model``, ``sparse_table_configs``. A decider.
 
                                     columns of a row in the program         shows and clicks of a sample
     ShowClickEntry("show", "click") embed_w, embedx                         variables of these names
@@ -6,7 +7,8 @@
     CtrCommonAccessor               show, click, embed_w, embedx            as the entry says, else 1 and 0
     continuous_value_model          show, click, embed_w, embedx            its second argument: Paddle gives it as the gradient
 
-Numbers that nobody says have the defaults of Paddle's own servers, which differ from those of `umiak.ps.specs.Accessor`.
+Numbers that nobody says have the defaults of Paddle's own servers,
+which differ from those of `umiak.ps.specs.Accessor`.
 """
 
 from __future__ import annotations
@@ -18,10 +20,12 @@ from umiak.core.value import replace, value
 from umiak.ps import specs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator
     from typing import Any
 
+    from umiak.core.json_types import JsonMapping as Said
     from umiak.fleet.programs.sites import TableSite
+    from umiak.ps.paddle_types import Setting
 
 ENTRY = "show_click_entry"
 PLAIN, WITH_STATISTICS = "SparseAccessor", "CtrCommonAccessor"
@@ -44,7 +48,7 @@ DEFAULTS = {
 }
 """Of Paddle's servers, where they are not those of our accessor."""
 
-_RULES: dict[str, tuple[str, type[Any]]] = {
+_RULES: dict[str, tuple[str, Callable[..., specs.Rule]]] = {
     "SparseNaiveSGDRule": ("naive", specs.Sgd),
     "SparseAdaGradSGDRule": ("adagrad", specs.AdagradShared),
     "StdAdaGradSGDRule": ("adagrad", specs.AdagradScaled),
@@ -93,50 +97,41 @@ class CountedTable:
     problems: tuple[Problem, ...] = ()
 
 
-def counts(site: TableSite, said: Mapping[str, Any]) -> bool:
+def counts(site: TableSite, said: Said) -> bool:
     """Whether rows of a table count. ``said``: what ``sparse_table_configs`` says of it, by dotted names."""
     return site.feeds_cvm or site.entry.startswith(ENTRY) or any(name.startswith("accessor.") for name in said)
 
 
-def counted(site: TableSite, said: Mapping[str, Any], plain: specs.SparseTable) -> CountedTable:
-    """The table ``plain`` with an accessor: its rule, limits and first rows are those of both parts of a row, unless ``said``."""
-    name, problems, remarks = site.name, [], []
+def counted(site: TableSite, said: Said, plain: specs.SparseTable) -> CountedTable:
+    """The table ``plain`` with an accessor: its rule,
+    limits and first rows are those of both parts of a row, unless ``said``.
+    """
     kind = said.get("accessor.accessor_class", WITH_STATISTICS if site.feeds_cvm else PLAIN)
-    if kind not in (PLAIN, WITH_STATISTICS):
-        hint = f"{WITH_STATISTICS}, or {PLAIN}, whose rows have no columns of shows and clicks in the program"
-        problems.append(_problem(name, f"there is no accessor {kind}", hint))
-    if site.feeds_cvm and kind == PLAIN:
-        hint = f"accessor_class: {WITH_STATISTICS}"
-        what = f"rows of a {PLAIN} have no columns of shows and clicks, which continuous_value_model reads"
-        problems.append(_problem(name, what, hint))
     has_statistics = kind != PLAIN or site.feeds_cvm
     wide = site.dim - 1 - (STATISTICS if has_statistics else 0)
-    if wide < 0:
-        what = f"{name}: rows of {site.dim} numbers have no room for shows, clicks and a weight"
-        problems.append(Problem(code="UM-FLEET-016", what=what, hint="rows of at least 3 numbers"))
-    for key, least in (("embedx_dim", 0), ("fea_dim", 1 + STATISTICS)):
-        if said.get(f"accessor.{key}", wide + least) != wide + least:
-            what = f"{key} is {said[f'accessor.{key}']}, and rows of {site.dim} numbers mean {wide + least}"
-            problems.append(_problem(name, what, "leave it out"))
     rules = [_part_rule(said, part, plain) for part in _PARTS]
-    problems += [_problem(name, *each) for rule in rules for each in rule.problems]
     bounds = {rule.bound for rule in rules if rule.bound is not None}
+    problems = [
+        *_wrong_columns(site, said, kind, wide),
+        *(_problem(site.name, *each) for rule in rules for each in rule.problems),
+    ]
     if len(bounds) > 1:
-        problems.append(_problem(name, "weight_bounds of embed and embedx differ", "give both the same"))
-    is_said = any(each.is_said for each in rules)
-    divides = any(isinstance(each.rule, (specs.AdagradShared, specs.AdagradScaled)) for each in rules)
+        problems.append(_problem(site.name, "weight_bounds of embed and embedx differ", "give both the same"))
+    is_said = any(rule.is_said for rule in rules)
+    divides = any(isinstance(rule.rule, (specs.AdagradShared, specs.AdagradScaled)) for rule in rules)
     numbers: dict[str, Any] = {**DEFAULTS, "show_scale": divides, "zero_init": wide > 0}
-    numbers |= {each: said[f"accessor.ctr_accessor_param.{each}"] for each in NUMBERS if _is_said(said, each)}
+    prefix = "accessor.ctr_accessor_param."
+    numbers |= {name: said[prefix + name] for name in NUMBERS if prefix + name in said}
     if "accessor.embedx_threshold" in said:
         numbers["embedx_threshold"] = float(said["accessor.embedx_threshold"])
     if wide <= 0:
         numbers |= {"embedx_threshold": NEVER, "zero_init": False}
     embed, embedx = rules
-    accessor = specs.Accessor(embed_optimizer=embed.rule, embed_init=embed.init, **numbers)
-    remarks += unused(name, said)
+    remarks = unused(site.name, said)
     if plain.decay != specs.Decay():
-        remarks.append(f"{name}: its rows count shows and clicks, so they do not decay")
-    shows, clicks = _names(site.entry)
+        remarks.append(f"{site.name}: its rows count shows and clicks, so they do not decay")
+    entry, *names = site.entry.split(":")
+    shows, clicks = names if entry == ENTRY and len(names) == 2 else ("", "")
     return CountedTable(
         spec=replace(
             plain,
@@ -145,8 +140,7 @@ def counted(site: TableSite, said: Mapping[str, Any], plain: specs.SparseTable) 
             init=embedx.init,
             clip=replace(plain.clip, weight=min(bounds, default=_BOUND)) if is_said else plain.clip,
             decay=specs.Decay(),
-            entry=plain.entry,
-            accessor=accessor,
+            accessor=specs.Accessor(embed_optimizer=embed.rule, embed_init=embed.init, **numbers),
         ),
         counting=RowCounting(
             columns=site.dim,
@@ -162,6 +156,23 @@ def counted(site: TableSite, said: Mapping[str, Any], plain: specs.SparseTable) 
     )
 
 
+def _wrong_columns(site: TableSite, said: Said, kind: str, wide: int) -> Iterator[Problem]:
+    """Where a row's columns are not those of its accessor; ``wide``: how many its second part has."""
+    if kind not in (PLAIN, WITH_STATISTICS):
+        hint = f"{WITH_STATISTICS}, or {PLAIN}, whose rows have no columns of shows and clicks in the program"
+        yield _problem(site.name, f"there is no accessor {kind}", hint)
+    if site.feeds_cvm and kind == PLAIN:
+        what = f"rows of a {PLAIN} have no columns of shows and clicks, which continuous_value_model reads"
+        yield _problem(site.name, what, f"accessor_class: {WITH_STATISTICS}")
+    if wide < 0:
+        what = f"{site.name}: rows of {site.dim} numbers have no room for shows, clicks and a weight"
+        yield Problem(code="UM-FLEET-016", what=what, hint="rows of at least 3 numbers")
+    for key, least in (("embedx_dim", 0), ("fea_dim", 1 + STATISTICS)):
+        if said.get(f"accessor.{key}", wide + least) != wide + least:
+            what = f"{key} is {said[f'accessor.{key}']}, and rows of {site.dim} numbers mean {wide + least}"
+            yield _problem(site.name, what, "leave it out")
+
+
 @value
 class _PartRule:
     """How one part of a row learns."""
@@ -173,7 +184,7 @@ class _PartRule:
     problems: tuple[tuple[str, str], ...] = ()
 
 
-def _part_rule(said: Mapping[str, Any], part: str, plain: specs.SparseTable) -> _PartRule:
+def _part_rule(said: Said, part: str, plain: specs.SparseTable) -> _PartRule:
     prefix = f"accessor.{part}_sgd_param"
     name = said.get(f"{prefix}.name")
     if name is None:
@@ -202,11 +213,7 @@ def _part_rule(said: Mapping[str, Any], part: str, plain: specs.SparseTable) -> 
     )
 
 
-def _is_said(said: Mapping[str, Any], number: str) -> bool:
-    return f"accessor.ctr_accessor_param.{number}" in said
-
-
-def shown(content: Any) -> str:
+def shown(content: Setting) -> str:
     """A setting of Paddle's protobuf on one line."""
     if isinstance(content, float):
         return f"{content:.7g}"  # as it was written: many are float32
@@ -215,37 +222,28 @@ def shown(content: Any) -> str:
     return f"[{', '.join(shown(each) for each in content)}]"
 
 
-def unused(table: str, said: Mapping[str, Any], *, is_counted: bool = True) -> list[str]:
-    """The remark on what ``sparse_table_configs`` says of a table and nothing here does; none if all of it counts."""
-    names = sorted(_without_effect(said, is_counted=is_counted))
-    if not names:
-        return []
-    return [f"sparse_table_configs of {table}: no effect here: {', '.join(names)}"]
-
-
-def _without_effect(said: Mapping[str, Any], *, is_counted: bool) -> Iterator[str]:
-    """What no table here has, by the shortest name that says it, and the value. ``is_counted``: rows have an accessor."""
-    known = {
+def unused(table: str, said: Said, *, is_counted: bool = True) -> list[str]:
+    """The remark on what ``sparse_table_configs`` says of a table and nothing here does,
+    by the shortest name that says it, and the value; none if all of it counts. ``is_counted``: rows have an accessor.
+    """
+    used = {
         "accessor_class",
         "fea_dim",
         "embedx_dim",
         "embedx_threshold",
         *(f"ctr_accessor_param.{each}" for each in NUMBERS),
     }
-    rules = {part: _RULES.get(said.get(f"accessor.{part}_sgd_param.name", ""), ("", None))[0] for part in _PARTS}
-    used = known | {f"{part}_sgd_param.name" for part in _PARTS}
-    for part, block in rules.items():
+    for part in _PARTS:
+        block, _ = _RULES.get(said.get(f"accessor.{part}_sgd_param.name", ""), ("", None))
         used |= {f"{part}_sgd_param.{block}.{each}" for each in (*_SETTINGS, "initial_range", "weight_bounds")}
-    for name in said:
-        short = name.removeprefix("accessor.")
-        is_usual = name == "table_name" or (name, said[name]) in _USUAL
-        if not is_usual and not (is_counted and short in used):
-            yield f"{short} = {shown(said[name])}"
-
-
-def _names(entry: str) -> tuple[str, str]:
-    kind, *names = entry.split(":")
-    return (names[0], names[1]) if kind == ENTRY and len(names) == 2 else ("", "")
+        used.add(f"{part}_sgd_param.name")
+    names = {
+        f"{name.removeprefix('accessor.')} = {shown(content)}"
+        for name, content in said.items()
+        if name != "table_name" and (name, content) not in _USUAL
+        if not (is_counted and name.removeprefix("accessor.") in used)
+    }
+    return [f"sparse_table_configs of {table}: no effect here: {', '.join(sorted(names))}"] if names else []
 
 
 def _problem(table: str, what: str, hint: str) -> Problem:

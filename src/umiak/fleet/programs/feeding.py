@@ -1,6 +1,7 @@
 """What a program is fed with: arrays, ragged slots, rows of tables, and Paddle's tensors. An adapter, for Paddle.
 
-A ragged slot (``lod_level=1``) is a pair: the values of all samples, one after the other, and where each sample's begin.
+A ragged slot (``lod_level=1``) is a pair: the values of all samples,
+one after the other, and where each sample's begin.
 """
 
 from __future__ import annotations
@@ -12,16 +13,17 @@ import numpy as np
 from paddle.base import core
 
 from umiak.core.value import value
-from umiak.ps.layers.memory import floats_at
+from umiak.ps import paddle_internals
+from umiak.ps.tables.memory import floats_at
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from typing import Any
 
     from numpy.typing import NDArray
 
-    Fed = Any
-    """An array, a pair (values, offsets), a list, or one of Paddle's tensors."""
+    from umiak.data.array_types import AnyArray
+    from umiak.ps.paddle_types import Fed, Scope, Tensor
+
 
 _FLOAT32 = core.VarDesc.VarType.FP32
 
@@ -30,7 +32,7 @@ _FLOAT32 = core.VarDesc.VarType.FP32
 class FedArray:
     """One variable's numbers."""
 
-    array: NDArray[Any]
+    array: AnyArray
     offsets: NDArray[np.int64] | None = None
 
 
@@ -47,11 +49,11 @@ def array_of(fed: Fed) -> FedArray:
     return FedArray(array=fed if isinstance(fed, np.ndarray) else np.asarray(fed))
 
 
-def tensor_of(fed: FedArray) -> Any:
+def tensor_of(fed: FedArray) -> Tensor:
     """As an executor takes it: a copy.
 
-    Paddle gives memory back in threads of its own. Memory of an array would need Python's lock for that, and an executor that ends waits for
-    these threads with the lock held: for ever.
+    Paddle gives memory back in threads of its own. Memory of an array would need Python's lock for that,
+    and an executor that ends waits for these threads with the lock held: for ever.
     """
     if fed.offsets is None and fed.array.ndim == 0:
         return fed.array
@@ -63,9 +65,11 @@ def tensor_of(fed: FedArray) -> Any:
 
 
 class ScopeRows:
-    """The rows of several lookups, which came in one array: one tensor, of which each lookup's variable in a scope is a part."""
+    """The rows of several lookups, which came in one array:
+    one tensor, of which each lookup's variable in a scope is a part.
+    """
 
-    def __init__(self, scope: Any, names: Sequence[str]) -> None:
+    def __init__(self, scope: Scope, names: Sequence[str]) -> None:
         self.scope = scope
         self._variables = [scope.var(name).get_tensor() for name in names]
         self._whole = core.DenseTensor()
@@ -73,8 +77,12 @@ class ScopeRows:
         self._pointers: list[int] = []
         """Another program of the scope may have variables of the same names, and other memory for them."""
 
-    def put(self, rows: NDArray[np.float32], shapes: Sequence[Sequence[int]], offsets: Sequence[Any]) -> None:
-        """``shapes``: of each part, whose last dimension is the rows'. ``offsets``: of those that are ragged, else None."""
+    def put(
+        self, rows: NDArray[np.float32], shapes: Sequence[Sequence[int]], offsets: Sequence[NDArray[np.int64] | None]
+    ) -> None:
+        """``shapes``: of each part, whose last dimension is the rows'.
+        ``offsets``: of those that are ragged, else None.
+        """
         self._whole.set(np.ascontiguousarray(rows), core.CPUPlace())
         if self._parts != [*shapes] or self._pointers != self._current_pointers():
             self._share(shapes)
@@ -89,35 +97,38 @@ class ScopeRows:
             if not count:
                 variable.set(np.zeros(shape, np.float32), core.CPUPlace())
                 continue
-            part = self._whole._slice(behind, behind + count)  # noqa: SLF001
-            part._set_dims([*shape])  # noqa: SLF001
-            variable._share_data_with(part)  # noqa: SLF001
+            paddle_internals.share(variable, paddle_internals.part_of(self._whole, behind, behind + count), shape)
             behind += count
         self._parts = [*shapes]
         self._pointers = self._current_pointers()
 
     def _current_pointers(self) -> list[int]:
-        return [each._ptr() if each._is_initialized() else 0 for each in (self._whole, *self._variables)]  # noqa: SLF001
+        tensors = (self._whole, *self._variables)
+        return [
+            paddle_internals.pointer(tensor) if paddle_internals.is_initialized(tensor) else 0 for tensor in tensors
+        ]
 
 
-def floats_of(tensor: Any) -> NDArray[np.float32]:
+def floats_of(tensor: Tensor) -> NDArray[np.float32]:
     """The numbers of what was fetched, in its own memory, which lives as long as the array; numpy's way copies them."""
-    if tensor._dtype() != _FLOAT32 or not tensor._place().is_cpu_place():  # noqa: SLF001
+    if paddle_internals.element_type(tensor) != _FLOAT32 or not paddle_internals.is_on_cpu(tensor):
         return np.array(tensor, dtype=np.float32)
-    return floats_at(tensor._ptr(), tensor.shape(), tensor)  # noqa: SLF001
+    return floats_at(paddle_internals.pointer(tensor), tensor.shape(), tensor)
 
 
 class FloatViews:
-    """The numbers of tensors that are looked at after each run: as `floats_of` gives them, made again only where memory or shape is another."""
+    """The numbers of tensors that are looked at after each run:
+    as `floats_of` gives them, made again only where memory or shape is another.
+    """
 
     def __init__(self) -> None:
-        self._known: list[tuple[Any, int, list[int], NDArray[np.float32]]] = []
+        self._known: list[tuple[Tensor, int, list[int], NDArray[np.float32]]] = []
 
-    def of(self, tensors: Sequence[Any]) -> list[NDArray[np.float32]]:
+    def of(self, tensors: Sequence[Tensor]) -> list[NDArray[np.float32]]:
         """Of the same tensors in the same order as before, or of others."""
         found = []
         for place, tensor in enumerate(tensors):
-            pointer, shape = tensor._ptr(), tensor.shape()  # noqa: SLF001
+            pointer, shape = paddle_internals.pointer(tensor), tensor.shape()
             if place < len(self._known):
                 known, its_pointer, its_shape, array = self._known[place]
                 if known is tensor and its_pointer == pointer and its_shape == shape:
@@ -130,10 +141,8 @@ class FloatViews:
         return found
 
 
-def fed(feed: Mapping[str, Fed]) -> dict[str, Any]:
+def fed(feed: Mapping[str, Fed]) -> dict[str, Fed]:
     """A whole feed, with ragged slots as tensors."""
-    found = {}
-    for name, each in feed.items():
-        is_ragged = isinstance(each, (tuple, FedArray))
-        found[name] = tensor_of(array_of(each)) if is_ragged else each
-    return found
+    return {
+        name: tensor_of(array_of(each)) if isinstance(each, (tuple, FedArray)) else each for name, each in feed.items()
+    }

@@ -1,4 +1,5 @@
-"""Takes lookups out of a static program: their outputs become data, and one backward pass gives all gradients. An adapter, for Paddle.
+"""Takes lookups out of a static program: their outputs become data, and one backward pass gives all gradients.
+An adapter, for Paddle.
 
     plan = for_training(program, startup, loss, optimizer)     changes both programs
     plan = for_reading(program, tables)                        a changed copy: rows are only read
@@ -15,18 +16,18 @@ import paddle
 from umiak.core.problem import Problem
 from umiak.core.value import replace, value
 from umiak.fleet.programs import accessors, rules, sites
-from umiak.fleet.programs.initializers import first_rows
-from umiak.ps import specs
+from umiak.ps import paddle_internals, specs
 from umiak.ps.errors import BadRequest, bad
-from umiak.ps.layers.dense import Manner
+from umiak.ps.layers.arguments import LearningSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-    from typing import Any
+    from collections.abc import Iterable, Mapping, Sequence
 
+    from umiak.core.json_types import JsonMapping
     from umiak.fleet.programs.accessors import RowCounting
     from umiak.fleet.programs.rules import ProgramLearning
     from umiak.fleet.programs.sites import LookupSite, TableSite
+    from umiak.ps.paddle_types import Block, Operation, Optimizer, Parameter, Program, Variable
 
 MOVES_ALL = "weight decay moves all rows in each step"
 MOST_FIRST_BYTES = 1 << 30
@@ -41,16 +42,7 @@ class DenseParameter:
     shape: tuple[int, ...]
     gradient: str
     """The variable that has it."""
-    manner: Manner = Manner()
-
-
-@value
-class PaddedLookup:
-    """A lookup that stays in the program, with an id that never learns. Paddle counts that id's gradients in the norm of all."""
-
-    site: LookupSite
-    gradient: str
-    """The variable that has the gradient of its output."""
+    settings: LearningSettings = LearningSettings()
 
 
 @value
@@ -65,16 +57,18 @@ class PlannedRows:
     counting: RowCounting | None = None
     """What its rows count; None: nothing."""
     is_filled_here: bool = False
-    """Whether the startup program fills all of its rows, and the first trainer sends them: then they are those of plain Paddle."""
+    """Whether the startup program fills all of its rows, and the first trainer sends them:
+    then they are those of plain Paddle.
+    """
 
 
 @value
 class ProgramPlan:
     """A program without its lookups, and what each step has to do beside running it."""
 
-    program: Any
+    program: Program
     lookups: tuple[LookupSite, ...] = ()
-    ids_program: Any = None
+    ids_program: Program = None
     """What computes the ids that are not fed; None where all are."""
     computed: tuple[str, ...] = ()
     """Those ids."""
@@ -87,20 +81,23 @@ class ProgramPlan:
     learning: ProgramLearning = rules.ProgramLearning()
     kept: Mapping[str, str] = {}
     """Embeddings that stay parameters, and why."""
-    padded: tuple[PaddedLookup, ...] = ()
+    padded: tuple[tuple[LookupSite, str], ...] = ()
+    """Lookups that stay in the program, with an id that never learns,
+    and the variables with the gradients of their outputs: Paddle counts those of that id in the norm of all.
+    """
     remarks: tuple[str, ...] = ()
 
 
 def for_training(
-    program: Any,
-    startup: Any,
-    loss: Any,
-    optimizer: Any,
+    program: Program,
+    startup: Program,
+    loss: Variable,
+    optimizer: Optimizer,
     *,
-    parameters: Iterable[Any] | None = None,
+    parameters: Iterable[Parameter] | None = None,
     is_alone: bool = False,
     can_count: bool = True,
-    said: Mapping[str, Mapping[str, Any]] | None = None,
+    said: Mapping[str, JsonMapping] | None = None,
 ) -> ProgramPlan:
     """Change a program and its startup program, so that rows are fed and gradients can be fetched. `BadRequest` has all problems.
 
@@ -110,30 +107,8 @@ def for_training(
     learning = rules.learning(optimizer)
     decaying = [each.name for each in program.all_parameters() if rules.moves_all_rows(each, learning, optimizer)]
     found = sites.survey(program, stay=dict.fromkeys(decaying, MOVES_ALL) if is_alone else None)
-    firsts = {name: first_rows(startup, name) for name in found.tables}
-    problems = [*found.problems, *learning.problems, *(each.problem for each in firsts.values() if each.problem)]
     block = program.global_block()
-    said = said or {}
-    remarks = [
-        f"sparse_table_configs: no effect: {name} is none of the tables {', '.join(found.tables) or '(there are none)'}"
-        for name in said
-        if name not in found.tables
-    ]
-    tables: dict[str, PlannedRows] = {}
-    for name, site in found.tables.items():
-        try:
-            spec = table_spec(site, block.vars[name], learning, optimizer, firsts[name].init)
-            own = rules.own_learning(block.vars[name], learning, optimizer)
-            planned = PlannedRows(site=site, spec=spec, values=firsts[name].values, is_clipped=own.is_clipped)
-            if accessors.counts(site, said.get(name, {})):
-                planned = _counted(planned, said.get(name, {}), block, problems, remarks, can_count=can_count)
-            else:
-                remarks += accessors.unused(name, said.get(name, {}), is_counted=False)
-            tables[name] = _begun_as_in_paddle(planned, startup, remarks)
-        except BadRequest as error:  # noqa: PERF203 - all problems at once
-            problems += error.problems
-    if problems:
-        raise BadRequest(*problems)
+    tables, remarks = _planned_tables(found, block, startup, learning, optimizer, said or {}, can_count=can_count)
     remarks += [
         f"{name}: rows decay in steps that use them only, although {MOVES_ALL} in Paddle"
         for name, planned in tables.items()
@@ -145,25 +120,11 @@ def for_training(
     forget(startup, [name for name, each in tables.items() if not each.is_filled_here])
     for name in (name for name, each in tables.items() if each.is_filled_here):
         make_dense(startup.global_block().vars[name])
-    clips = learning.clip is not None and learning.clip.global_norm is not None
-    if clips:
-        unclipped = [name for name, each in tables.items() if each.counting is not None]
-        remarks += [
-            f"{name}: its rows count shows and clicks, and are not clipped with the others" for name in unclipped
-        ]
-    padded = [
-        site
-        for site in (sites.padded(program, found.kept) if clips else ())
-        if rules.own_learning(block.vars[site.table], learning, optimizer).is_clipped
-    ]
+    padded, notes = _padded(program, found.kept, tables, learning, optimizer)
     _learn_densely(block, found.kept)
-    learned = [each for each in lookups if each.learns]
+    learned = [site for site in lookups if site.learns]
     dense = _learning_parameters(program, parameters)
-    targets = [*(block.vars[each.output] for each in (*learned, *padded)), *dense]
-    gradients = paddle.static.gradients([loss], targets) if targets else []
-    names = [None if each is None else each.name for each in gradients]
-    rows, beside = names[: len(learned)], names[len(learned) : len(learned) + len(padded)]
-    others = names[len(learned) + len(padded) :]
+    rows, beside, others = _gradient_names(block, loss, learned, padded, dense)
     return ProgramPlan(
         program=program,
         lookups=lookups,
@@ -172,28 +133,95 @@ def for_training(
         gradients={site.output: name for site, name in zip(learned, rows, strict=True) if name is not None},
         parameters=tuple(
             DenseParameter(
-                name=each.name,
-                shape=tuple(each.shape),
+                name=parameter.name,
+                shape=tuple(parameter.shape),
                 gradient=name,
-                manner=_manner(rules.own_learning(each, learning, optimizer)),
+                settings=rules.own_learning(parameter, learning, optimizer),
             )
-            for each, name in zip(dense, others, strict=True)
+            for parameter, name in zip(dense, others, strict=True)
             if name is not None
         ),
         fused=_fused(startup),
         tables=tables,
         learning=learning,
         kept=found.kept,
-        padded=tuple(
-            PaddedLookup(site=site, gradient=name)
-            for site, name in zip(padded, beside, strict=True)
-            if name is not None
-        ),
-        remarks=tuple(remarks),
+        padded=tuple((site, name) for site, name in zip(padded, beside, strict=True) if name is not None),
+        remarks=(*remarks, *notes),
     )
 
 
-def for_reading(program: Any, known: Mapping[str, LookupSite], tables: Iterable[str]) -> ProgramPlan | None:
+def _planned_tables(
+    found: sites.ProgramSurvey,
+    block: Block,
+    startup: Program,
+    learning: rules.ProgramLearning,
+    optimizer: Optimizer,
+    configs: Mapping[str, JsonMapping],
+    *,
+    can_count: bool,
+) -> tuple[dict[str, PlannedRows], list[str]]:
+    """The parameters that become tables, and remarks. `BadRequest` has all problems."""
+    firsts = {name: rules.first_rows(startup, name) for name in found.tables}
+    problems = [*found.problems, *learning.problems, *(first.problem for first in firsts.values() if first.problem)]
+    remarks = [
+        f"sparse_table_configs: no effect: {name} is none of the tables {', '.join(found.tables) or '(there are none)'}"
+        for name in configs
+        if name not in found.tables
+    ]
+    tables: dict[str, PlannedRows] = {}
+    for name, site in found.tables.items():
+        config = configs.get(name, {})
+        try:
+            spec = table_spec(site, block.vars[name], learning, optimizer, firsts[name].init)
+            own = rules.own_learning(block.vars[name], learning, optimizer)
+            planned = PlannedRows(site=site, spec=spec, values=firsts[name].values, is_clipped=own.is_clipped)
+            if accessors.counts(site, config):
+                planned = _counted(planned, config, block, problems, remarks, can_count=can_count)
+            else:
+                remarks += accessors.unused(name, config, is_counted=False)
+            tables[name] = _begun_as_in_paddle(planned, startup, remarks)
+        except BadRequest as error:
+            problems += error.problems
+    BadRequest.raise_any(problems)
+    return tables, remarks
+
+
+def _padded(
+    program: Program,
+    kept: Iterable[str],
+    tables: Mapping[str, PlannedRows],
+    learning: rules.ProgramLearning,
+    optimizer: Optimizer,
+) -> tuple[list[LookupSite], list[str]]:
+    """Lookups with ids that never learn, where all gradients are clipped together; and remarks about that."""
+    if learning.clip is None or learning.clip.global_norm is None:
+        return [], []
+    counted = [name for name, planned in tables.items() if planned.counting is not None]
+    parameters = program.global_block().vars
+    padded = [
+        site
+        for site in sites.padded(program, kept)
+        if rules.own_learning(parameters[site.table], learning, optimizer).is_clipped
+    ]
+    return padded, [f"{name}: its rows count shows and clicks, and are not clipped with the others" for name in counted]
+
+
+def _gradient_names(
+    block: Block,
+    loss: Variable,
+    lookups: Sequence[LookupSite],
+    padded: Sequence[LookupSite],
+    dense: Sequence[Parameter],
+) -> tuple[list[str | None], list[str | None], list[str | None]]:
+    """Of rows that were looked up, of padded ones, and of parameters: None where the loss does not depend on it."""
+    targets = [*(block.vars[site.output] for site in (*lookups, *padded)), *dense]
+    gradients = paddle.static.gradients([loss], targets) if targets else []
+    names = [None if gradient is None else gradient.name for gradient in gradients]
+    behind = len(lookups) + len(padded)
+    return names[: len(lookups)], names[len(lookups) : behind], names[behind:]
+
+
+def for_reading(program: Program, known: Mapping[str, LookupSite], tables: Iterable[str]) -> ProgramPlan | None:
     """The same for a program that only reads, as a copy; None if it has nothing to do with these tables.
 
     ``known`` are outputs that earlier rewriting has made data: a copy of a rewritten program has them as well.
@@ -214,7 +242,7 @@ def for_reading(program: Any, known: Mapping[str, LookupSite], tables: Iterable[
     return ProgramPlan(program=copy, lookups=(*data, *lookups), ids_program=ids_program, computed=computed)
 
 
-def _fused(startup: Any) -> dict[str, tuple[str, ...]]:
+def _fused(startup: Program) -> dict[str, tuple[str, ...]]:
     """Variables in which the startup program lays several parameters one behind the other, and these."""
     return {
         op.output("FusedOutput")[0]: tuple(op.input("Input"))
@@ -225,8 +253,8 @@ def _fused(startup: Any) -> dict[str, tuple[str, ...]]:
 
 def _counted(
     planned: PlannedRows,
-    said: Mapping[str, Any],
-    block: Any,
+    said: JsonMapping,
+    block: Block,
     problems: list[Problem],
     remarks: list[str],
     *,
@@ -259,8 +287,10 @@ def _counted(
     return replace(planned, spec=found.spec, counting=counting)
 
 
-def _begun_as_in_paddle(planned: PlannedRows, startup: Any, remarks: list[str]) -> PlannedRows:
-    """Rows that the startup program fills, where that is possible and means the same; a remark where they are too many."""
+def _begun_as_in_paddle(planned: PlannedRows, startup: Program, remarks: list[str]) -> PlannedRows:
+    """Rows that the startup program fills, where that is possible and means the same;
+    a remark where they are too many.
+    """
     site, name = planned.site, planned.site.name
     is_written = any(name in op.output_arg_names for op in startup.global_block().ops)
     if not is_written or planned.counting is not None or planned.spec.entry != specs.Always():
@@ -275,7 +305,7 @@ def _begun_as_in_paddle(planned: PlannedRows, startup: Any, remarks: list[str]) 
     return replace(planned, is_filled_here=True, values=None)
 
 
-def make_dense(weight: Any) -> None:
+def make_dense(weight: Variable) -> None:
     """Let a variable be a tensor: `sparse_embedding` declares another kind."""
     shape, dtype = [*weight.shape], weight.dtype
     weight.desc.set_type(paddle.base.core.VarDesc.VarType.DENSE_TENSOR)
@@ -283,12 +313,8 @@ def make_dense(weight: Any) -> None:
     weight.desc.set_dtype(dtype)
 
 
-def _manner(own: rules.OwnLearning) -> Manner:
-    return Manner(rate=own.rate, decay=own.decay, is_clipped=own.is_clipped)
-
-
 def table_spec(
-    site: TableSite, parameter: Any, learning: ProgramLearning, optimizer: Any, init: specs.Init
+    site: TableSite, parameter: Parameter, learning: ProgramLearning, optimizer: Optimizer, init: specs.Init
 ) -> specs.SparseTable:
     """What a table is on the servers."""
     rule, clip, decay = rules.of_table(parameter, learning, optimizer)
@@ -310,42 +336,38 @@ def entry_of(text: str) -> specs.Entry:
     )
 
 
-def _ids_program(program: Any, lookups: Iterable[LookupSite]) -> tuple[Any, tuple[str, ...]]:
+def _ids_program(program: Program, lookups: Iterable[LookupSite]) -> tuple[Program, tuple[str, ...]]:
     """A program that computes ids which are not data, and their names."""
     block = program.global_block()
     made = {name for op in block.ops for name in op.output_arg_names}
     computed = tuple(dict.fromkeys(site.ids for site in lookups if site.ids in made))
     if not computed:
         return None, ()
-    copy = program.clone()._prune([copy_of(program, name) for name in computed])  # noqa: SLF001
-    return copy, computed
+    return paddle_internals.pruned(program, computed), computed
 
 
-def copy_of(program: Any, name: str) -> str:
-    """What `_prune` takes for a variable."""
-    return str(program.global_block().vars[name].name)
-
-
-def _take_out(program: Any, lookups: Iterable[LookupSite], tables: Iterable[str]) -> None:
+def _take_out(program: Program, lookups: Iterable[LookupSite], tables: Iterable[str]) -> None:
     """Remove lookups and their parameters; what they gave is data."""
     block = program.global_block()
     learns = {site.output: site.learns for site in lookups}
     for index in reversed(range(len(block.ops))):
         op = block.ops[index]
         if op.type in sites.LOOKUPS and op.output("Out")[0] in learns:
-            block._remove_op(index)  # noqa: SLF001
+            paddle_internals.remove_op(block, index)
     for name, is_learned in learns.items():
         output = block.vars[name]
         output.is_data = True
         output.stop_gradient = not is_learned
     for name in tables:
-        block._remove_var(name)  # noqa: SLF001
+        paddle_internals.remove_variable(block, name)
 
 
-def _made_flat(program: Any, lookups: Iterable[LookupSite]) -> tuple[LookupSite, ...]:
-    """Rows that the program does nothing with but to put them into one list, come as such a list: each slot has two operations less."""
+def _made_flat(program: Program, lookups: Iterable[LookupSite]) -> tuple[LookupSite, ...]:
+    """Rows that the program does nothing with but to put them into one list, come as such a list:
+    each slot has two operations less.
+    """
     block = program.global_block()
-    users: dict[str, list[Any]] = {}
+    users: dict[str, list[Operation]] = {}
     for op in (op for each in program.blocks for op in each.ops):
         for name in op.input_arg_names:
             users.setdefault(name, []).append(op)
@@ -364,33 +386,30 @@ def _made_flat(program: Any, lookups: Iterable[LookupSite]) -> tuple[LookupSite,
     for index in reversed(range(len(block.ops))):
         op = block.ops[index]
         if op.type == sites.RESHAPE and op.output("Out")[0] in left_out:
-            block._remove_op(index)  # noqa: SLF001
+            paddle_internals.remove_op(block, index)
     return tuple(found)
 
 
-def forget(startup: Any, tables: Iterable[str]) -> None:
+def forget(startup: Program, tables: Iterable[str]) -> None:
     """Let the startup program not fill the parameters that are tables: they may be larger than this machine."""
     names = {*tables}
     block = startup.global_block()
     for index in reversed(range(len(block.ops))):
         if names.intersection(block.ops[index].output_arg_names):
-            block._remove_op(index)  # noqa: SLF001
+            paddle_internals.remove_op(block, index)
     for name in names & {*block.vars}:
-        block._remove_var(name)  # noqa: SLF001
+        paddle_internals.remove_variable(block, name)
 
 
-def _learn_densely(block: Any, kept: Iterable[str]) -> None:
+def _learn_densely(block: Block, kept: Iterable[str]) -> None:
     """An embedding that stays has a gradient like any other parameter's."""
     names = {*kept}
     for op in block.ops:
         if op.type in sites.LOOKUPS and op.input("W")[0] in names and op.has_attr("is_sparse"):
-            op._set_attr("is_sparse", False)  # noqa: SLF001
+            paddle_internals.set_attribute(op, "is_sparse", False)
 
 
-def _learning_parameters(program: Any, chosen: Iterable[Any] | None) -> list[Any]:
+def _learning_parameters(program: Program, chosen: Iterable[Parameter] | None) -> list[Parameter]:
     names = None if chosen is None else {getattr(each, "name", each) for each in chosen}
-    return [
-        each
-        for each in program.all_parameters()
-        if each.trainable and not each.stop_gradient and (names is None or each.name in names)
-    ]
+    learning = (each for each in program.all_parameters() if each.trainable and not each.stop_gradient)
+    return [each for each in learning if names is None or each.name in names]

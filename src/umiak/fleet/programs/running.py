@@ -3,8 +3,8 @@
     runner.step({"slot": ids, "label": label}, [loss])      one batch is learned; gives what is fetched, as arrays
     runner.read(feed, [loss])                               the same without learning
 
-A feed has an array for each variable, or for a ragged slot a pair (values, offsets). Lookups into one table are one pull and
-one push per step. Several threads may call it; they take turns.
+A feed has an array for each variable, or for a ragged slot a pair (values, offsets).
+Lookups into one table are one pull and one push per step. Several threads may call it; they take turns.
 """
 
 from __future__ import annotations
@@ -17,12 +17,11 @@ import paddle
 
 from umiak.core.value import value
 from umiak.fleet.programs import parameters
-from umiak.fleet.programs.counting import CountedLookup
 from umiak.fleet.programs.execution import RepeatedRuns
 from umiak.fleet.programs.feeding import FedArray, FloatViews, ScopeRows, array_of, fed, tensor_of
-from umiak.fleet.programs.first_rows import FirstRowSender
+from umiak.fleet.programs.tables import CountedLookup, FirstRowSender
 from umiak.ps.errors import bad
-from umiak.ps.layers.dense import HowLearned
+from umiak.ps.layers.arguments import HowLearned
 from umiak.ps.tables.lookup import Lookup, as_keys
 
 if TYPE_CHECKING:
@@ -31,15 +30,15 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from umiak.fleet.programs.accessors import RowCounting
-    from umiak.fleet.programs.feeding import Fed
+    from umiak.data.array_types import AnyArray
     from umiak.fleet.programs.parameters import ScopeOptimizer
-    from umiak.fleet.programs.rewriting import PlannedRows, ProgramPlan
+    from umiak.fleet.programs.rewriting import ProgramPlan
     from umiak.fleet.programs.sites import LookupSite
     from umiak.fleet.programs.tables import ProgramTables
+    from umiak.ps.gradients import Floats
+    from umiak.ps.paddle_types import Executor, Fed, Fetched, Program, Scope, Tensor, Variable
     from umiak.ps.sessions import Session
-
-    Fetched = list[Any]
+    from umiak.ps.tables.lookup import Keys
 
 
 @value
@@ -73,7 +72,7 @@ class PulledRows:
             for site, each in zip(self.group.lookups, self.arrays, strict=True)
         ]
 
-    def tensors(self) -> dict[str, Any]:
+    def tensors(self) -> dict[str, Tensor]:
         """Each lookup's rows, for a feed."""
         parts = zip(self.group.lookups, self.arrays, self._parts(), self.shapes(), strict=True)
         return {
@@ -81,7 +80,7 @@ class PulledRows:
             for site, each, part, shape in parts
         }
 
-    def replaced(self, names: set[str]) -> dict[str, Any]:
+    def replaced(self, names: set[str]) -> dict[str, Tensor]:
         """Those of these variables that had rows before they were made flat."""
         parts = zip(self.group.lookups, self.arrays, self._parts(), strict=True)
         return {
@@ -99,7 +98,7 @@ class ProgramRunner:
     """A rewritten program, its tables and its parameters in a session."""
 
     def __init__(
-        self, plan: ProgramPlan, session: Session, tables: ProgramTables, *, original: Any, number: int = 0
+        self, plan: ProgramPlan, session: Session, tables: ProgramTables, *, original: Program, number: int = 0
     ) -> None:
         """``number``: among the programs of the job that are trained."""
         self.plan = plan
@@ -111,7 +110,7 @@ class ProgramRunner:
         self.first_rows = FirstRowSender(session, tables, plan.tables, f"fleet.first.{self._dense_table}")
         self.optimizer: ScopeOptimizer | None = None
         self._lock = threading.RLock()
-        self._executor: Any = None
+        self._executor: Executor = None
         self._runs = RepeatedRuns()
         self._views = FloatViews()
         self._joined: dict[int, ScopeRows] = {}
@@ -119,7 +118,9 @@ class ProgramRunner:
         learned = {each.name for each in plan.parameters}
         beside = [each.name for each in plan.program.all_parameters() if each.name not in learned]
         self.buffers = [name for name in beside if name not in plan.fused]
-        """Parameters that nobody learns, such as the means of batch_norm: each trainer has its own, and saves have the first one's."""
+        """Parameters that nobody learns, such as the means of batch_norm:
+        each trainer has its own, and saves have the first one's.
+        """
         self._groups = _groups(plan)
         self._replaced = {site.replaced for site in plan.lookups if site.replaced}
         self._operations = 0
@@ -128,7 +129,7 @@ class ProgramRunner:
         self._row_gradients = [plan.gradients[site.output] for site in order]
         self._gradients = self._row_gradients
         """Also those of the parameters, in the optimizer's order, when there is one."""
-        self._padded = [name for each in plan.padded for name in (each.site.ids, each.gradient)]
+        self._padded = [name for site, gradient in plan.padded for name in (site.ids, gradient)]
         made = {name for op in plan.program.global_block().ops for name in op.output_arg_names}
         known = [each.counting for each in plan.tables.values() if each.counting and not each.counting.is_gradient]
         self._count_names = [*dict.fromkeys(name for each in known for name in (each.shows, each.clicks) if name)]
@@ -140,16 +141,16 @@ class ProgramRunner:
     def step(
         self,
         feed: Mapping[str, Fed],
-        fetch: Sequence[Any] = (),
+        fetch: Sequence[Variable | str] = (),
         *,
         share: float | None = None,
-        executor: Any = None,
-        scope: Any = None,
+        executor: Executor = None,
+        scope: Scope = None,
         return_numpy: bool = True,
         in_order: bool = False,
-    ) -> Fetched:
-        """Learn one batch. ``fetch`` are variables or their names. ``share``: this batch's part of all trainers' samples.
-        ``in_order``: operations one after the other.
+    ) -> list[Fetched]:
+        """Learn one batch. ``fetch`` are variables or their names.
+        ``share``: this batch's part of all trainers' samples. ``in_order``: operations one after the other.
         """
         with self._lock:
             optimizer = self.bind(scope)
@@ -184,12 +185,12 @@ class ProgramRunner:
     def read(
         self,
         feed: Mapping[str, Fed],
-        fetch: Sequence[Any] = (),
+        fetch: Sequence[Variable | str] = (),
         *,
-        executor: Any = None,
-        scope: Any = None,
+        executor: Executor = None,
+        scope: Scope = None,
         return_numpy: bool = True,
-    ) -> Fetched:
+    ) -> list[Fetched]:
         """Run the program with rows as they are; nothing is learned, and rows that do not exist are not created."""
         with self._lock:
             ready, pulled = self._prepared(feed, fetch, executor, scope, create=False)
@@ -205,9 +206,9 @@ class ProgramRunner:
 
     # ---- parts of it
 
-    def bind(self, scope: Any, *, is_loaded: bool = False) -> ScopeOptimizer:
-        """The optimizer; made with the parameters as the startup program left them, when it is needed first. ``is_loaded``: a checkpoint is
-        loaded behind it.
+    def bind(self, scope: Scope, *, is_loaded: bool = False) -> ScopeOptimizer:
+        """The optimizer; made with the parameters as the startup program left them, when it is needed first.
+        ``is_loaded``: a checkpoint is loaded behind it.
         """
         if self.optimizer is None:
             scope = scope or paddle.static.global_scope()
@@ -221,17 +222,24 @@ class ProgramRunner:
                 HowLearned(rule=learning.rule, clip=learning.clip, decay=learning.decay, table=self._dense_table),
                 learning.schedule,
                 session=self.session,
-                manners={each.name: each.manner for each in self.plan.parameters if each.manner != type(each.manner)()},
+                all_settings={
+                    each.name: each.settings for each in self.plan.parameters if each.settings != type(each.settings)()
+                },
             )
             self.optimizer.keep_buffers(
                 lambda: parameters.read(scope, self.buffers), lambda arrays: parameters.write(scope, arrays)
             )
-            self.optimizer.fused = tuple(
-                parameters.FusedParameter(scope, name, parts) for name, parts in self.plan.fused.items()
-            )
+            self.optimizer.fused = {
+                name: [parameters.ScopeParameter(scope, part, ()) for part in parts]
+                for name, parts in self.plan.fused.items()
+            }
             gradients = {each.name: each.gradient for each in self.plan.parameters}
             self._gradients = [*self._row_gradients, *(gradients[name] for name in self.optimizer.names)]
-            following = [name for name, each in self.plan.tables.items() if _follows_schedule(each)]
+            following = [
+                name
+                for name, each in self.plan.tables.items()
+                if each.counting is None or each.counting.follows_schedule
+            ]
             self.optimizer.follow(self._tables.all(following))
             self.first_rows.send(is_loaded=is_loaded)
         return self.optimizer
@@ -243,8 +251,14 @@ class ProgramRunner:
         return all(parameters.is_filled(scope, each.name) for each in self.plan.parameters)
 
     def _prepared(
-        self, feed: Mapping[str, Fed], fetch: Sequence[Any], executor: Any, scope: Any, *, create: bool
-    ) -> tuple[dict[str, Any], list[PulledRows]]:
+        self,
+        feed: Mapping[str, Fed],
+        fetch: Sequence[Variable | str],
+        executor: Executor,
+        scope: Scope,
+        *,
+        create: bool,
+    ) -> tuple[dict[str, Fed], list[PulledRows]]:
         """A feed without the rows, and the rows of all lookups."""
         ids = self._ids(feed, executor, scope)
         needed = self._inputs() | {getattr(each, "name", each) for each in fetch}
@@ -269,7 +283,7 @@ class ProgramRunner:
             self._used = {name for block in self.plan.program.blocks for op in block.ops for name in op.input_arg_names}
         return self._used
 
-    def _put(self, number: int, pulled: PulledRows, scope: Any) -> list[str]:
+    def _put(self, number: int, pulled: PulledRows, scope: Scope) -> list[str]:
         """The rows of the group with this number into the scope; returns the names of their variables."""
         scope = scope or paddle.static.global_scope()
         names = [site.output for site in pulled.group.lookups]
@@ -279,30 +293,24 @@ class ProgramRunner:
         joined.put(pulled.rows, pulled.shapes(), [each.offsets for each in pulled.arrays])
         return names
 
-    def _collect(self, pulled: PulledRows, gradients: Sequence[Any], counts: Mapping[str, Any]) -> None:
+    def _collect(self, pulled: PulledRows, gradients: Sequence[Floats], counts: Mapping[str, AnyArray]) -> None:
         """What a group's lookups have to learn, for the next push."""
         dim = gradients[0].shape[-1]
         alone = len(gradients) == 1
         whole = gradients[0] if alone else np.concatenate([part.reshape(-1, dim) for part in gradients])
         if isinstance(pulled.lookup, CountedLookup):
-            counting = self._counting(pulled.group.table)
-            pulled.lookup.collect(whole, counts.get(counting.shows), counts.get(counting.clicks))
+            pulled.lookup.collect(whole, counts)
         else:
             pulled.lookup.collect(whole)
 
-    def _looked_up(self, group: LookupGroup, keys: Any, arrays: list[FedArray]) -> Lookup | CountedLookup:
+    def _looked_up(self, group: LookupGroup, keys: Keys, arrays: list[FedArray]) -> Lookup | CountedLookup:
         table, planned = self._tables[group.table], self._tables.planned(group.table)
         if planned.counting is None:
             return Lookup(table, keys, padding=group.padding)
         slots = [planned.site.slots.get(site.replaced or site.output, 0) for site in group.lookups]
         return CountedLookup(table, planned.counting, keys, arrays, slots, padding=group.padding)
 
-    def _counting(self, table: str) -> RowCounting:
-        found = self._tables.planned(table).counting
-        assert found is not None
-        return found
-
-    def _counts(self, feed: Mapping[str, Fed], computed: Fetched) -> dict[str, Any]:
+    def _counts(self, feed: Mapping[str, Fed], computed: list[Fetched]) -> dict[str, AnyArray]:
         """Their numbers, of the feed or of the program."""
         found = {name: np.array(each) for name, each in zip(self._computed_counts, computed, strict=True)}
         names = [name for name in self._count_names if name not in found]
@@ -312,16 +320,18 @@ class ProgramRunner:
             raise bad("UM-FLEET-021", what, f"feed: {', '.join(feed) or 'empty'}")
         return found | {name: array_of(feed[name]).array for name in names}
 
-    def _padding_squares(self, found: Fetched) -> float:
-        """Of the gradients of ids that never learn, in lookups that stay in the program: Paddle sums them per parameter."""
-        sums: dict[str, Any] = {}
-        for each, ids, gradient in zip(self.plan.padded, found[::2], found[1::2], strict=True):
+    def _padding_squares(self, found: list[Fetched]) -> float:
+        """Of the gradients of ids that never learn, in lookups that stay in the program:
+        Paddle sums them per parameter.
+        """
+        sums: dict[str, AnyArray] = {}
+        for (site, _), ids, gradient in zip(self.plan.padded, found[::2], found[1::2], strict=True):
             rows = np.array(gradient)
-            own = rows.reshape(-1, rows.shape[-1])[np.array(ids).reshape(-1) == each.site.padding]
-            sums[each.site.table] = sums.get(each.site.table, 0) + own.sum(axis=0)
+            own = rows.reshape(-1, rows.shape[-1])[np.array(ids).reshape(-1) == site.padding]
+            sums[site.table] = sums.get(site.table, 0) + own.sum(axis=0)
         return float(sum(np.square(each, dtype=np.float64).sum() for each in sums.values()))
 
-    def _ids(self, feed: Mapping[str, Fed], executor: Any, scope: Any) -> dict[str, FedArray]:
+    def _ids(self, feed: Mapping[str, Fed], executor: Executor, scope: Scope) -> dict[str, FedArray]:
         plan = self.plan
         names = dict.fromkeys(site.ids for site in plan.lookups if site.ids not in plan.computed)
         missing = [name for name in names if name not in feed]
@@ -339,13 +349,13 @@ class ProgramRunner:
 
     def _run(
         self,
-        program: Any,
-        feed: dict[str, Any],
-        fetch: list[Any],
-        executor: Any,
-        scope: Any,
+        program: Program,
+        feed: dict[str, Fed],
+        fetch: list[Variable | str],
+        executor: Executor,
+        scope: Scope,
         **how: Any,
-    ) -> Fetched:
+    ) -> list[Fetched]:
         if executor is None:
             if self._executor is None:
                 self._executor = paddle.static.Executor(paddle.CPUPlace())
@@ -367,10 +377,6 @@ def _unflat(site: LookupSite, ids: FedArray) -> tuple[int, ...]:
     return ids.array.shape[:-1] if site.drops_last else ids.array.shape
 
 
-def _follows_schedule(planned: PlannedRows) -> bool:
-    return planned.counting is None or planned.counting.follows_schedule
-
-
-def _given(found: Fetched, *, return_numpy: bool) -> Fetched:
+def _given(found: list[Fetched], *, return_numpy: bool) -> list[Fetched]:
     """As the caller of an executor expects it."""
     return [np.array(each) for each in found] if return_numpy else found

@@ -5,8 +5,9 @@
     found.tables       the parameters they read, which become tables
     found.kept         parameters that stay although they are looked up, each with its reason
 
-A program is known by its blocks, operations and variables alone: Paddle is not imported. `sparse_embedding` is the operation
-``lookup_table``, whose ids end in a dimension of 1 that rows do not have; `embedding` and `nn.Embedding` are ``lookup_table_v2``.
+A program is known by its blocks, operations and variables alone: Paddle is not imported. `sparse_embedding` is the
+operation ``lookup_table``, whose ids end in a dimension of 1 that rows do not have; `embedding` and `nn.Embedding` are
+``lookup_table_v2``.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from umiak.core.value import value
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-    from typing import Any
+
+    from umiak.ps.paddle_types import Block, Operation, Program, Variable
 
 OLD, NEW = "lookup_table", "lookup_table_v2"
 LOOKUPS = (OLD, NEW)
@@ -53,7 +55,9 @@ class LookupSite:
     is_test: bool = False
     """Whether the program says that rows are only read."""
     replaced: str = ""
-    """The variable that had the rows before the program made them flat, which is left out: the ids' dimensions are not those of the rows."""
+    """The variable that had the rows before the program made them flat, which is left out:
+    the ids' dimensions are not those of the rows.
+    """
 
 
 @value
@@ -82,9 +86,9 @@ class ProgramSurvey:
     problems: tuple[Problem, ...] = ()
 
 
-def survey(program: Any, known: Iterable[str] = (), *, stay: Mapping[str, str] | None = None) -> ProgramSurvey:
-    """The lookups of a program. ``known`` are names that are tables already, whatever the lookup says of itself; ``stay`` has reasons
-    for others to stay parameters, which no `sparse_embedding` does.
+def survey(program: Program, known: Iterable[str] = (), *, stay: Mapping[str, str] | None = None) -> ProgramSurvey:
+    """The lookups of a program. ``known`` are names that are tables already, whatever the lookup says of itself;
+    ``stay`` has reasons for others to stay parameters, which no `sparse_embedding` does.
     """
     block = program.global_block()
     found = [op for op in block.ops if op.type in LOOKUPS]
@@ -112,20 +116,20 @@ def survey(program: Any, known: Iterable[str] = (), *, stay: Mapping[str, str] |
     )
 
 
-def padded(program: Any, names: Iterable[str]) -> tuple[LookupSite, ...]:
+def padded(program: Program, names: Iterable[str]) -> tuple[LookupSite, ...]:
     """Sparse lookups of these parameters that have an id which never learns."""
     block, names = program.global_block(), {*names}
     own = [op for op in block.ops if op.type in LOOKUPS and op.input("W")[0] in names and _is_true(op, "is_sparse")]
     return tuple(site for site in (_lookup(block, op) for op in own) if site.padding is not None and site.learns)
 
 
-def flattens(op: Any, dim: int) -> bool:
+def flattens(op: Operation, dim: int) -> bool:
     """Whether an operation makes a list of rows, of so many columns, and nothing else."""
     computed = [name for each in ("Shape", "ShapeTensor") for name in op.input(each)] if op.type == RESHAPE else []
     return op.type == RESHAPE and not computed and [*op.attr("shape")] == [-1, dim]
 
 
-def producers(block: Any, names: Iterable[str], given: Iterable[str] = ()) -> list[Any]:
+def producers(block: Block, names: Iterable[str], given: Iterable[str] = ()) -> list[Operation]:
     """All operations of a block that these variables are computed by, in order; ``given`` ones are not computed."""
     wanted, known = {*names}, {*given}
     chosen = []
@@ -136,7 +140,7 @@ def producers(block: Any, names: Iterable[str], given: Iterable[str] = ()) -> li
     return chosen[::-1]
 
 
-def _why_it_stays(program: Any, block: Any, name: str, own: list[Any]) -> str | None:
+def _why_it_stays(program: Program, block: Block, name: str, own: list[Operation]) -> str | None:
     """The reason why a parameter stays in the program, or None."""
     if not all(_is_true(op, "is_sparse") or _is_true(op, "is_distributed") for op in own):
         return "it is not sparse"
@@ -156,7 +160,7 @@ def _why_it_stays(program: Any, block: Any, name: str, own: list[Any]) -> str | 
     return None
 
 
-def _lookup(block: Any, op: Any) -> LookupSite:
+def _lookup(block: Block, op: Operation) -> LookupSite:
     padding = op.attr("padding_idx") if op.has_attr("padding_idx") else NO_PADDING
     output, weight = block.vars[op.output("Out")[0]], block.vars.get(op.input("W")[0])
     return LookupSite(
@@ -170,7 +174,7 @@ def _lookup(block: Any, op: Any) -> LookupSite:
     )
 
 
-def _table(block: Any, name: str, moved: list[Any]) -> TableSite:
+def _table(block: Block, name: str, moved: list[Operation]) -> TableSite:
     own = [op for op in moved if op.input("W")[0] == name]
     rows, dim = block.vars[name].shape
     entries = (op.attr("entry") for op in own if op.has_attr("entry"))
@@ -180,7 +184,7 @@ def _table(block: Any, name: str, moved: list[Any]) -> TableSite:
     return TableSite(name=name, rows=int(rows), dim=int(dim), entry=entry, slots=slots, feeds_cvm=feeds_cvm)
 
 
-def _feeds_cvm(block: Any, lookup: Any) -> bool:
+def _feeds_cvm(block: Block, lookup: Operation) -> bool:
     """Whether the rows of a lookup come to `continuous_value_model` with their columns where they were."""
     known = {lookup.output("Out")[0]}
     for op in block.ops:
@@ -191,7 +195,7 @@ def _feeds_cvm(block: Any, lookup: Any) -> bool:
     return False
 
 
-def _unseen_counts(block: Any, moved: list[Any]) -> list[Problem]:
+def _unseen_counts(block: Block, moved: list[Operation]) -> list[Problem]:
     """`continuous_value_model` of something that is computed from rows: nobody could say which rows to count for."""
     problems = []
     direct = {op.output("Out")[0] for op in moved if _feeds_cvm(block, op)}
@@ -205,11 +209,17 @@ def _unseen_counts(block: Any, moved: list[Any]) -> list[Problem]:
     return problems
 
 
-def _is_true(op: Any, attribute: str) -> bool:
+def _is_true(op: Operation, attribute: str) -> bool:
     return bool(op.has_attr(attribute) and op.attr(attribute))
 
 
-def _dtype(variable: Any) -> str:
+def _dtype(variable: Variable) -> str:
     """``float32`` of ``paddle.float32``, ``VarType.FP32`` and the like."""
     name = str(variable.dtype).rsplit(".", 1)[-1].lower()
     return FLOAT32 if name == "fp32" else name
+
+
+def updates(program: Program) -> list[str]:
+    """The operations of a program that move its parameters: what an optimizer has added to it."""
+    operations = [op for block in getattr(program, "blocks", ()) for op in block.ops]
+    return [op.type for op in operations if {"Param", "Grad"} <= {*getattr(op, "input_names", ())}]

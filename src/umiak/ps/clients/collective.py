@@ -1,6 +1,6 @@
 """Tables that every trainer has, kept equal by exchanging gradients. An adapter, without a framework.
 
-    CollectiveClient(group)        the operations of `umiak.ps.clients.protocol.Client`, for trainers without servers
+    CollectiveClient(group)        the operations of `umiak.ps.clients.Client`, for trainers without servers
 
 A `Group` is whatever lets trainers add arrays and gather bytes; `umiak.ps.clients.paddle_group` has Paddle's. Rows are many and each step touches few,
 so rows are gathered and dense gradients are added up.
@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 import umiak_native
 
-from umiak.ps.absent import Missing
 from umiak.ps.clients.local import LocalClient
+from umiak.ps.gradients import Missing
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-    from typing import Any
+    from collections.abc import Iterable, Sequence
 
     from numpy.typing import NDArray
 
-    from umiak.ps.clients.protocol import Floats, Gradients, Keys, Push
+    from umiak.core.json_types import JsonMapping
+    from umiak.ps.gradients import Floats, Keys, Push
 
 
 class Group(Protocol):
@@ -59,8 +59,8 @@ class CollectiveClient(LocalClient):
         values[...] = np.frombuffer(first, np.float32)
         super().set_dense(table, values, if_unset=if_unset)
 
-    def commit(self, step: int) -> None:
-        numbers = self._sparse_numbers()
+    def commit(self, step: int, *, next_rows: Sequence[Push] = ()) -> None:
+        numbers = [number for number, table in enumerate(self._tables) if isinstance(table, umiak_native.Table)]
         own = [self._sparse_parts.get(number, []) for number in numbers]
         dense = {number: _Dense(self._specs[number], parts) for number, parts in self._dense_parts.items()}
         own.append([(np.array([*dense], np.uint64), _kinds(dense.values()))] if dense else [])
@@ -85,29 +85,13 @@ class CollectiveClient(LocalClient):
         self._sparse_parts.clear()
         self._dense_parts.clear()
         self._step = step + 1
-
-    def learn_dense(
-        self,
-        table: int,
-        gradients: Gradients,
-        out: Floats,
-        *,
-        pushes: Sequence[Push] = (),
-        step: int | None = None,
-        scale: float = 1.0,
-        mean: bool = False,
-    ) -> Floats:
-        assert step is not None, "collective training has steps"
-        return super().learn_dense(table, gradients, out, pushes=pushes, step=step, scale=scale, mean=mean)
+        self._read(next_rows)
 
     def barrier(self, name: str) -> None:
         self._group.gather(name.encode())
 
     def gather(self, name: str, payload: bytes) -> list[bytes]:
         return self._group.gather(payload, name)
-
-    def _sparse_numbers(self) -> list[int]:
-        return [number for number, table in enumerate(self._tables) if isinstance(table, umiak_native.Table)]
 
 
 KINDS = (None, Missing.CLEARED, Missing.ABSENT)
@@ -117,7 +101,7 @@ KINDS = (None, Missing.CLEARED, Missing.ABSENT)
 class _Dense:
     """One trainer's gradients of a dense table in a step, with zeros where there are none."""
 
-    def __init__(self, spec: Mapping[str, Any], parts: Sequence[Floats]) -> None:
+    def __init__(self, spec: JsonMapping, parts: Sequence[Floats]) -> None:
         sizes = np.array([int(np.prod(each["shape"], dtype=np.int64)) for each in spec["arrays"]], np.int64)
         self.count = len(sizes)
         self._ends = np.cumsum(sizes)

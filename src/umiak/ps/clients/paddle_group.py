@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from umiak.ps.clients.protocol import Floats
+    from umiak.ps.gradients import Floats
 
 ROOM_BYTES = 1 << 14
 """What is gathered in one exchange, its length in front; what is longer takes a second one."""
@@ -99,10 +99,10 @@ def _others_there() -> Iterator[None]:
 
 def _join() -> None:
     """Meet the others. Paddle lists its settings meanwhile, which matters only if it fails."""
-    talk = io.StringIO()
+    messages = io.StringIO()
     try:
-        with contextlib.redirect_stderr(talk):
+        with contextlib.redirect_stderr(messages):
             distributed.init_parallel_env()
     except BaseException:
-        sys.stderr.write(talk.getvalue())
+        sys.stderr.write(messages.getvalue())
         raise

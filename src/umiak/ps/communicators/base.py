@@ -16,13 +16,37 @@ from typing import TYPE_CHECKING
 import umiak_native
 
 from umiak.ps import specs
+from umiak.ps.communicators.next_rows import NextRows
 from umiak.ps.errors import bad
+from umiak.ps.options import FLOAT32
 
 if TYPE_CHECKING:
-    from typing import Any
+    from collections.abc import Callable
+    from typing import TypedDict
 
-    from umiak.ps.clients.protocol import Absent, Client, Floats, Gradients, Keys, Push
+    from typing_extensions import NotRequired
+
+    from umiak.ps.clients import Client
+    from umiak.ps.communicators.next_rows import Asked
+    from umiak.ps.gradients import Absent, Floats, Gradients, Keys, Push
     from umiak.ps.specs import DenseTable, SparseTable, Spec
+
+    class TrainerPlace(TypedDict):
+        """Which of the trainers this is, and how long it waits for others."""
+
+        rank: int
+        world: int
+        timeout_s: float
+        wire: NotRequired[str]
+
+    class LearnArguments(TypedDict, total=False):
+        """What a client is told where a step ends in one exchange."""
+
+        step: int
+        scale: float
+        mean: bool
+        next_rows: list[Asked]
+
 
 FIRST_LOOK_S = 0.02
 
@@ -51,11 +75,18 @@ class Communicator:
     sets_own_rows = False
     """Whether every trainer sets rows for itself, in a copy of its own."""
 
-    def __init__(self, client: Client, *, rank: int, world: int, timeout_s: float) -> None:
+    ends_in_one_exchange = False
+    """Whether a step's end is one exchange with the servers, or its commit is, so that rows can come with it."""
+
+    def __init__(self, client: Client, *, rank: int, world: int, timeout_s: float, wire: str = FLOAT32) -> None:
         self.client = client
+        self.next_rows = NextRows()
+        self.can_read_ahead = self.ends_in_one_exchange and isinstance(client, umiak_native.Client)
+        """Whether what `next_rows` expects is read with the end of a step. Else nobody should expect anything."""
         self.rank = rank
         self.world = world
         self._timeout_s = timeout_s
+        self._wire = wire
         self._step_count = 0
         self.names: set[str] = set()
         """Of the tables that this trainer has opened."""
@@ -76,16 +107,20 @@ class Communicator:
     def open(self, name: str, spec: SparseTable) -> int:
         """Create a sparse table on the servers, or find it there."""
         self.names.add(name)
-        table = self.client.create_table(name, specs.to_json(spec))
+        table = self._create(name, spec)
         if spec.accessor is not None:
             self._statistics.add(table)
         return table
 
     def open_dense(self, name: str, spec: DenseTable, values: Floats) -> int:
         """Create a dense table, or find it there. The first trainer's values are the first values; others wait for them."""
-        table = self.open_kept(name, spec)
+        self.names.add(name)
+        table = self._create(name, spec)
         self.set_first_values(table, values)
         return table
+
+    def _create(self, name: str, spec: SparseTable | DenseTable) -> int:
+        return self.client.create_table(name, specs.to_json(spec), self._wire)
 
     def open_kept(self, name: str, spec: DenseTable) -> int:
         """The same for values that nobody learns: what is set in it is kept."""
@@ -96,17 +131,10 @@ class Communicator:
         if self.rank == 0:
             self.client.set_dense(table, values, if_unset=True)
             return
-        deadline = time.monotonic() + self._timeout_s
-        pause_s = FIRST_LOOK_S
-        while not self._is_set(table):
-            if time.monotonic() > deadline:
-                raise bad(
-                    "UM-PS-009",
-                    f"trainer 0 has not given the dense parameters their first values within {self._timeout_s:g} s",
-                    "every trainer must make the same optimizer; if trainer 0 starts slowly: ps.init(timeout_s=...)",
-                )
-            time.sleep(pause_s)
-            pause_s = min(2 * pause_s, 0.5)
+        hint = "every trainer must make the same optimizer"
+        wait_for_the_first(
+            lambda: self._is_set(table), 1, self._timeout_s, "the dense parameters their first values", hint
+        )
 
     def _is_set(self, table: int) -> bool:
         try:
@@ -121,10 +149,16 @@ class Communicator:
 
     def pull(self, table: int, keys: Keys, *, create: bool = True, absent: Absent = "initial") -> Floats:
         """Rows of keys, of the keys' shape and one dimension more. ``absent``: what missing ones read as if not created."""
+        here = self.next_rows.take(table, keys, step=self.step) if create else None
+        return self._pull(table, keys, create=create, absent=absent) if here is None else here
+
+    def _pull(self, table: int, keys: Keys, *, create: bool, absent: Absent) -> Floats:
+        """The rows as the servers have them."""
         return self.client.pull(table, keys, create=create, absent=absent)
 
     def push(self, table: int, keys: Keys, rows: Floats, *, share: float | None = None) -> None:
         """This trainer's gradients of the step. ``share`` is what they count by where strategies average."""
+        self.next_rows.forget(table)  # they take effect at once
         self.client.push(table, keys, rows, scale=self._scale(share))
 
     def pull_dense(self, table: int, out: Floats | None = None) -> Floats:
@@ -135,6 +169,7 @@ class Communicator:
 
     def end_step(self) -> None:
         self._count_step()
+        self.next_rows.forget()
 
     def learn_dense(
         self,
@@ -146,20 +181,23 @@ class Communicator:
         share: float | None = None,
     ) -> None:
         """Push the gradients of rows, then the dense ones, end the step and fetch the parameters."""
-        said = self._in_one_exchange(share)
-        together = pushes or [] if said is not None and self.rows_go_with_dense else []
+        arguments = self._in_one_exchange(share)
+        together = pushes or [] if arguments is not None and self.rows_go_with_dense else []
         for each in [] if together else pushes or []:
             self.push(*each, share=share)
-        if said is None:
+        if arguments is None:
             self.push_dense(table, gradients, share=share)
             self.end_step()
             self.pull_dense(table, out)
             return
-        self.client.learn_dense(table, gradients, out, pushes=together, **said)
+        if self.can_read_ahead:
+            arguments["next_rows"] = self.next_rows.ask(step=self.step + 1)
+        self.client.learn_dense(table, gradients, out, pushes=together, **arguments)
+        self.next_rows.arrive()
         self._count_step()
 
-    def _in_one_exchange(self, share: float | None) -> dict[str, Any] | None:  # noqa: ARG002
-        """What the client is told where a step can end in one exchange. None: it ends part by part."""
+    def _in_one_exchange(self, share: float | None) -> LearnArguments | None:
+        """None: a step ends part by part."""
         return None
 
     def _count_step(self) -> None:
@@ -179,6 +217,7 @@ class Communicator:
 
     def set(self, table: int, keys: Keys, rows: Floats) -> None:
         """Overwrite rows, for everybody and now."""
+        self.next_rows.forget(table)
         self.flush()
         self.client.set(table, keys, rows)
 
@@ -192,7 +231,6 @@ class Communicator:
 
         With ``at_once`` every trainer calls it at the same step, between two barriers; without, those that have noticed.
         """
-        del at_once
         if self.rank == 0:
             self.flush()
             self.client.set_dense(table, values)
@@ -219,3 +257,17 @@ class Communicator:
 
     def close(self) -> None:
         """End what runs beside; after `flush`."""
+
+
+def wait_for_the_first(count: Callable[[], int], goal: int, timeout_s: float, what: str, hint: str) -> None:
+    """Until so much is there of what trainer 0 gives everybody. It may take its time as long as it goes on."""
+    deadline, pause_s, before = time.monotonic() + timeout_s, FIRST_LOOK_S, 0
+    while (now := count()) < goal:
+        if now > before:
+            deadline = time.monotonic() + timeout_s
+        if time.monotonic() > deadline:
+            slowly = f"{hint}; if trainer 0 starts slowly: ps.init(timeout_s=...)"
+            raise bad("UM-PS-009", f"trainer 0 has not given {what} within {timeout_s:g} s", slowly)
+        before = now
+        time.sleep(pause_s)
+        pause_s = min(2 * pause_s, 0.5)

@@ -19,17 +19,18 @@ import numpy as np
 import umiak_native
 
 from umiak.core.value import replace
-from umiak.ps import absent, specs
-from umiak.ps.clients.gradients import scaled
+from umiak.ps import specs
 from umiak.ps.communicators.base import Communicator
 from umiak.ps.errors import bad
+from umiak.ps.gradients import joined, scaled
 
 if TYPE_CHECKING:
-    from typing import Any
-
     from numpy.typing import NDArray
+    from typing_extensions import Unpack
 
-    from umiak.ps.clients.protocol import Absent, Client, Floats, Gradients, Keys
+    from umiak.ps.clients import Client
+    from umiak.ps.communicators.base import TrainerPlace
+    from umiak.ps.gradients import Absent, Floats, Gradients, Keys
     from umiak.ps.specs import DenseTable, SparseTable, Spec
     from umiak.ps.strategies import Geo
 
@@ -42,15 +43,15 @@ class GeoCommunicator(Communicator):
     may_be_behind = True
     sets_own_rows = True
 
-    def __init__(self, client: Client, strategy: Geo, **common: Any) -> None:
-        super().__init__(client, **common)
+    def __init__(self, client: Client, strategy: Geo, **place: Unpack[TrainerPlace]) -> None:
+        super().__init__(client, **place)
         self._every = strategy.every
         self._rows: dict[int, _Rows] = {}
         self._dense: dict[int, _Dense] = {}
 
     def as_kept(self, spec: Spec) -> Spec:
         """Servers only add differences up."""
-        return replace(spec, rule=specs.Sum(), clip=specs.Clip(), decay=specs.Decay())
+        return _added_up(spec)
 
     def open(self, name: str, spec: SparseTable) -> int:
         if spec.accessor is not None or not isinstance(spec.entry, specs.Always):
@@ -127,6 +128,11 @@ class GeoCommunicator(Communicator):
         return [*self._rows.values(), *self._dense.values()]
 
 
+def _added_up(spec: Spec) -> Spec:
+    added = replace(spec, rule=specs.Sum(), clip=specs.Clip(), decay=specs.Decay())
+    return replace(added, every_row=False) if isinstance(added, specs.SparseTable) else added
+
+
 class _Rows:
     """This trainer's copy of a sparse table: the rows that it has touched."""
 
@@ -139,7 +145,7 @@ class _Rows:
         """Start again from what the servers have."""
         spec = self._spec
         self.latest = umiak_native.Table(specs.to_json(spec), LOCAL_SHARDS)
-        zeros = replace(spec, rule=specs.Sum(), clip=specs.Clip(), decay=specs.Decay(), init=specs.Constant())
+        zeros = replace(_added_up(spec), init=specs.Constant())
         self._old = umiak_native.Table(specs.to_json(zeros), LOCAL_SHARDS)
         # One number per key: 1 for rows that are here.
         self._known = umiak_native.Table(specs.to_json(replace(zeros, dim=1)), LOCAL_SHARDS)
@@ -222,7 +228,7 @@ class _Dense:
         return out
 
     def push(self, gradients: Gradients, scale: float) -> None:
-        self.latest.push(absent.joined(gradients, scale))
+        self.latest.push(joined(gradients, scale))
         self._touched = True
 
     def send(self) -> None:

@@ -1,4 +1,4 @@
-"""sync: every step is applied once, with the gradients of all trainers; the next pull waits for it. An adapter.
+"""sync: every step is applied once, with the gradients of all trainers; the next pull waits for it; and what is done like it. An adapter.
 
 Guarantees: the servers keep the contributions of a step apart by trainer, sum them in rank order when the last trainer has
 committed the step, and apply one optimizer step with the sum. So the tables after step t are a function of the data alone:
@@ -20,9 +20,11 @@ from umiak.ps.communicators.base import Communicator
 from umiak.ps.errors import bad
 
 if TYPE_CHECKING:
-    from typing import Any
+    from typing_extensions import Unpack
 
-    from umiak.ps.clients.protocol import Absent, Floats, Gradients, Keys
+    from umiak.ps.clients import Client
+    from umiak.ps.communicators.base import LearnArguments, TrainerPlace
+    from umiak.ps.gradients import Absent, Floats, Gradients, Keys
 
 
 class SyncCommunicator(Communicator):
@@ -31,9 +33,10 @@ class SyncCommunicator(Communicator):
     averages = True
     counts_steps = True
     averages_rows = True
+    ends_in_one_exchange = True
 
-    def __init__(self, *args: Any, **common: Any) -> None:
-        super().__init__(*args, **common)
+    def __init__(self, client: Client, **place: Unpack[TrainerPlace]) -> None:
+        super().__init__(client, **place)
         self._is_finished = False
         if self.client.step is None:
             self.client.resume()
@@ -52,7 +55,7 @@ class SyncCommunicator(Communicator):
             )
         return self.step
 
-    def pull(self, table: int, keys: Keys, *, create: bool = True, absent: Absent = "initial") -> Floats:
+    def _pull(self, table: int, keys: Keys, *, create: bool, absent: Absent) -> Floats:
         return self.client.pull(table, keys, create=create, absent=absent, step=self.step)
 
     def push(self, table: int, keys: Keys, rows: Floats, *, share: float | None = None) -> None:
@@ -69,9 +72,13 @@ class SyncCommunicator(Communicator):
     def end_step(self) -> None:
         step = self._next_step()
         self.client.prepare(step)
-        self.client.commit(step)
+        if asked := self.next_rows.ask(step=step + 1):
+            self.client.commit(step, next_rows=asked)
+        else:
+            self.client.commit(step)
+        self.next_rows.arrive()
 
-    def _in_one_exchange(self, share: float | None) -> dict[str, Any] | None:
+    def _in_one_exchange(self, share: float | None) -> LearnArguments | None:
         return {"step": self._next_step(), "scale": self._scale(share), "mean": share is None}
 
     def set_learning_rate(self, table: int, learning_rate: float) -> None:
@@ -98,3 +105,48 @@ class SyncCommunicator(Communicator):
     def reload(self) -> None:
         self.client.resume()
         self._is_finished = False
+
+
+class HybridCommunicator(SyncCommunicator):
+    """hybrid: rows as in async, dense parameters as in sync. Only dense pushes belong to a step.
+
+    Rows are many and each is touched by few: their order matters little, so their gradients are applied as they arrive. The dense
+    parameters are touched by everybody in every step, where stale gradients hurt: they are summed over all trainers and applied
+    once per step, and everybody computes the next step with the same ones.
+
+    Guarantees of sync for the dense parameters, of async for the rows. Since everybody waits for the dense parameters, no trainer
+    is ahead of another by more than a step. Dense gradients count by 1 / trainers.
+    """
+
+    averages_rows = False
+    rows_go_with_dense = False
+
+    def _pull(self, table: int, keys: Keys, *, create: bool, absent: Absent) -> Floats:
+        return self.client.pull(table, keys, create=create, absent=absent)
+
+    def push(self, table: int, keys: Keys, rows: Floats, *, share: float | None = None) -> None:
+        self.next_rows.forget(table)
+        self.client.push(table, keys, rows)
+
+
+class CollectiveCommunicator(SyncCommunicator):
+    """collective: as sync, without servers. Every trainer has all tables, does for its own copy what in sync the servers do, and gradients are exchanged.
+
+    Guarantees those of sync: in each step everybody applies the same sum, gradients of rows added up in rank order, so all copies of the tables
+    stay equal bit for bit. It needs a `umiak.ps.clients.collective.CollectiveClient`; `umiak train` makes one where ``fleet_mode`` is collective.
+    """
+
+    keeps_tables = True
+    ends_in_one_exchange = False
+
+    def set_first_values(self, table: int, values: Floats) -> None:
+        self.client.set_dense(table, values, if_unset=True)
+
+    def set_dense(self, table: int, values: Floats, *, at_once: bool = False) -> None:
+        if at_once:
+            self.client.set_dense(table, values)
+        else:
+            super().set_dense(table, values)
+
+    def set_learning_rate(self, table: int, learning_rate: float) -> None:
+        self.client.set_learning_rate(table, learning_rate)

@@ -13,13 +13,14 @@ import math
 from typing import TYPE_CHECKING
 
 import numpy as np
+import umiak_native
 
-from umiak.ps import current, specs
-from umiak.ps.absent import Missing
+from umiak.ps import sessions, specs
 from umiak.ps.errors import bad
+from umiak.ps.gradients import Missing
 from umiak.ps.layers import arguments
-from umiak.ps.layers.buffers import KeptBuffers
-from umiak.ps.layers.dense import FROZEN, HowLearned, Learner, Manner, chosen_rule, room_for
+from umiak.ps.layers.arguments import FROZEN, HowLearned, LearningSettings, chosen_rule
+from umiak.ps.layers.dense import KeptBuffers, Learner, room_for
 from umiak.ps.tables import lookup
 from umiak.ps.values import Opened
 
@@ -27,12 +28,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
     from typing import Any
 
-    from numpy.typing import NDArray
     from typing_extensions import Self
 
-    from umiak.ps.clients.protocol import Absent, Floats
-    from umiak.ps.layers.buffers import Arrays
-    from umiak.ps.layers.dense import Gradient
+    from umiak.data.array_types import AnyArray
+    from umiak.ps.communicators.next_rows import Look
+    from umiak.ps.gradients import Absent, Floats
+    from umiak.ps.layers.dense import Arrays, Gradient
+    from umiak.ps.paddle_types import Setting
     from umiak.ps.sessions import Session
     from umiak.ps.tables.lookup import Keys
 
@@ -73,7 +75,7 @@ class Embedding:
         # What was not said is the optimizer's; rows that count (an accessor) do not decay.
         said = {"rule": chosen, "clip": clip, "decay": decay if accessor is None else spec.decay}
         follows = tuple(name for name, part in said.items() if part is None) if rule is None else ()
-        self.rows = (session or current.session()).registry.table(table, spec, follows=follows)
+        self.rows = (session or sessions.session()).registry.table(table, spec, follows=follows)
         self.dim = dim if accessor is None else 1 + dim
         self._pooling = lookup.checked_pooling(pooling)
         self._padding = padding_id
@@ -98,6 +100,16 @@ class Embedding:
         values, offsets = lookup.chained([(self._keys(values), self._keys(ends)) for values, ends in slots])
         pooled = self._read(values, offsets, clicks, 0, gradient_scale)
         return pooled.reshape([len(slots), -1, self.dim]).moveaxis(0, 1)
+
+    def looks(self, ids: Any) -> Iterator[Look]:
+        """What a call with these ids looks up, for `Session.prefetch`: ids, (values, offsets), or a list of these."""
+        if isinstance(ids, tuple):
+            yield self.rows, umiak_native.unique(self._keys(ids[0]))[0]
+        elif isinstance(ids, list) and ids and isinstance(ids[0], tuple):
+            values, _ = lookup.chained([(self._keys(values), self._keys(ends)) for values, ends in ids])
+            yield self.rows, umiak_native.unique(values)[0]
+        else:
+            yield self.rows, self._keys(ids)
 
     def extra_repr(self) -> str:
         return f"{self.rows.name}, dim={self.dim}"
@@ -126,7 +138,7 @@ class Embedding:
         """A tensor that has a gradient."""
         raise NotImplementedError
 
-    def _array(self, ids: Tensor) -> NDArray[Any]:
+    def _array(self, ids: Tensor) -> AnyArray:
         """A tensor's numbers as they are."""
         raise NotImplementedError
 
@@ -139,12 +151,12 @@ class Embedding:
 
 def how_learned(
     rule: specs.Rule | str,
-    learning_rate: Any,
+    learning_rate: Setting,
     *,
     clip: specs.Clip | None,
-    grad_clip: Any,
+    grad_clip: Setting,
     decay: specs.Decay | None,
-    weight_decay: Any,
+    weight_decay: Setting,
     table: str,
 ) -> HowLearned:
     """What was said in our words, or in those of a framework: ``grad_clip``, ``weight_decay``, ``"AdamW"``. `BadRequest` for what has no meaning."""
@@ -159,14 +171,19 @@ def how_learned(
 class Optimizer:
     """Learns everything that the servers hold."""
 
-    def __init__(self, parameters: dict[str, Tensor], learner: Learner, schedule: Any, session: Session) -> None:
+    begins_without = Missing.ABSENT
+    """What a parameter is treated by before a backward pass has ever reached it."""
+
+    def __init__(self, parameters: dict[str, Tensor], learner: Learner, schedule: Setting, session: Session) -> None:
         self._parameters = [*parameters.values()]
         self._learner = learner
         self._schedule = schedule
         self._session = session
         self._factor = 1.0
-        self._without = Missing.ABSENT
-        """What a parameter is treated by that no backward pass has reached."""
+        self._without: list[Gradient] = [self.begins_without] * len(self._parameters)
+        """What each parameter is treated by if no backward pass reaches it."""
+        self._pushed: set[int] = set()
+        """The parameters of whose gradients a step has had some since they were cleared."""
         self._buffers: KeptBuffers | None = None
         self._share_memory()
         session.optimizers.add(self)
@@ -176,27 +193,26 @@ class Optimizer:
         cls,
         parameters: dict[str, Tensor],
         how: HowLearned,
-        schedule: Any,
+        schedule: Setting,
         *,
         session: Session | None,
         embeddings: Iterable[object] = (),
-        manners: Mapping[str, Manner] | None = None,
+        all_settings: Mapping[str, LearningSettings] | None = None,
     ) -> Self:
         """With the parameters in one table. The first trainer's become everybody's. Of the layers, `Embedding`s count.
 
-        ``manners`` has parameters that learn otherwise than the rule says: those that are alike share a table.
+        ``all_settings`` has parameters that learn otherwise than the rule says: those that are alike share a table.
         """
-        own = session or current.session()
-        manners = manners or {}
+        own = session or sessions.session()
+        all_settings = all_settings or {}
         # Those that learn alike stand together, so that each table is one piece of the memory.
-        order = list(dict.fromkeys([Manner(), *manners.values()]))
+        order = list(dict.fromkeys([LearningSettings(), *all_settings.values()]))
         # Frozen ones are mostly left alone: what is pushed and fetched last, in one, is not among them.
-        order.sort(key=lambda manner: manner.label != FROZEN)
-        parameters = dict(sorted(parameters.items(), key=lambda each: order.index(manners.get(each[0], Manner()))))
-        arrays = [specs.Array(name=name, shape=tuple(each.shape)) for name, each in parameters.items()]
-        values = room_for(arrays)
-        for each, place in places(parameters.values()):
-            values[place] = cls._floats(each).reshape(-1)
+        order.sort(key=lambda settings: settings.label != FROZEN)
+        parameters = dict(
+            sorted(parameters.items(), key=lambda each: order.index(all_settings.get(each[0], LearningSettings())))
+        )
+        arrays, values = cls.laid_out(parameters)
         tables = {each.rows.name: each.rows for each in embeddings if isinstance(each, Embedding)}
         learner = Learner(
             own,
@@ -207,17 +223,28 @@ class Optimizer:
             decay=how.decay,
             table=how.table,
             tables=tables.values(),
-            manners=[manners.get(name, Manner()) for name in parameters],
+            all_settings=[all_settings.get(name, LearningSettings()) for name in parameters],
         )
         made = cls(parameters, learner, schedule, own)
-        made._fetch(everything=True)
+        made.fetch_values(everything=True)
         return made
+
+    @classmethod
+    def laid_out(cls, parameters: dict[str, Tensor]) -> tuple[list[specs.Array], Floats]:
+        """What parameters are as arrays of a table, and their values end to end."""
+        arrays = [specs.Array(name=name, shape=tuple(each.shape)) for name, each in parameters.items()]
+        values = room_for(arrays)
+        for each, place in places(parameters.values()):
+            values[place] = cls.floats(each).reshape(-1)
+        return arrays, values
 
     def step(self, *, share: float | None = None) -> None:
         """Push this step's gradients and fetch the parameters. ``share``: this batch's part of all trainers' samples."""
         self._factor = self._current_factor()
         self._take_changes()
-        self._learner.step(self._gradients(), share=share, factor=self._factor)
+        gradients = self._gradients()
+        self._learner.step(gradients, share=share, factor=self._factor)
+        self._remember_pushed(gradients)
         self._show()
 
     def tables(self) -> dict[str, Opened]:
@@ -256,7 +283,7 @@ class Optimizer:
         self._learner.upload()
         self._session.meet("uploaded")
         self._session.communicator.restart_dense()
-        self._fetch(everything=True)
+        self.fetch_values(everything=True)
 
     def upload_changes(self, *, at_once: bool = True) -> None:
         """What the script has set is sent: the first trainer's is on the servers when this returns. Without ``at_once``, where steps
@@ -270,9 +297,9 @@ class Optimizer:
         ``everything``: also those that are frozen, which a checkpoint has brought.
         """
         self._learner.forget_rates()
-        self._fetch(everything=everything)
+        self.fetch_values(everything=everything)
 
-    def _fetch(self, *, everything: bool = False) -> None:
+    def fetch_values(self, *, everything: bool = False) -> None:
         self._learner.fetch(everything=everything)
         self._show()
 
@@ -285,16 +312,19 @@ class Optimizer:
             raise bad("UM-PS-171", f"learning_rate: not a rate that can be used: {learning_rate}", "0 or more")
         self._factor = learning_rate / self._learner.learning_rate
 
+    def _remember_pushed(self, gradients: Iterable[Gradient]) -> None:
+        self._pushed.update([number for number, each in enumerate(gradients) if not isinstance(each, Missing)])
+
     def _gradients(self) -> list[Gradient]:
         """Those of all parameters, in their own memory where that can be, or why there is none."""
         found: list[Gradient] = []
-        for parameter in self._parameters:
+        for parameter, without in zip(self._parameters, self._without, strict=True):
             if self._is_frozen(parameter):
                 found.append(Missing.FROZEN)
             elif (gradient := parameter.grad) is None:
-                found.append(self._without)
+                found.append(without)
             else:
-                found.append(self._floats(gradient))
+                found.append(self.floats(gradient))
         return found
 
     # ---- each framework's own
@@ -305,7 +335,7 @@ class Optimizer:
         raise NotImplementedError
 
     @staticmethod
-    def _floats(tensor: Tensor) -> Floats:
+    def floats(tensor: Tensor) -> Floats:
         """A tensor's numbers; on the CPU its own memory."""
         raise NotImplementedError
 

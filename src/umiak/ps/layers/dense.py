@@ -10,79 +10,33 @@ from __future__ import annotations
 
 import math
 from itertools import groupby
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import numpy as np
 import umiak_native
 
 from umiak.core.value import fields, replace, value
 from umiak.ps import specs
-from umiak.ps.absent import Marks, Missing
-from umiak.ps.errors import bad
+from umiak.ps.gradients import Marks, Missing
+from umiak.ps.layers.arguments import FROZEN, TABLE, LearningSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from umiak.ps.clients.protocol import Floats
+    from umiak.data.array_types import AnyArray
+    from umiak.ps.gradients import Floats
     from umiak.ps.sessions import Session
     from umiak.ps.specs import Array, Clip, Decay, DenseTable, Rule
     from umiak.ps.tables.lookup import EmbeddingTable
 
+    Arrays = dict[str, AnyArray]
     Gradient = Floats | Missing
     """Of one parameter, or why there is none."""
     Factors = float | tuple[float, ...]
     """What learning rates are multiplied by: everybody's, or those of each optimizer."""
 
-TABLE = "dense"
-FROZEN = "frozen"
-"""The label of parameters that do not learn when the optimizer is made: a table of their own is left alone until one is unfrozen."""
 _LINE = 16
 """Numbers in a line of the processor's cache."""
-
-
-@value
-class HowLearned:
-    """How the parameters of an optimizer learn, and in which table."""
-
-    rule: Rule
-    clip: Clip | None = None
-    decay: Decay | None = None
-    table: str = TABLE
-
-
-@value
-class Manner:
-    """How a parameter learns: as the optimizer's rule says, but for this."""
-
-    rate: float = 1.0
-    """What its learning rate is multiplied by."""
-    decay: Decay | None = None
-    """None: as the optimizer says."""
-    is_clipped: bool = True
-    """Whether its gradients are clipped, where the optimizer clips."""
-    rule: Rule | None = None
-    """None: as the optimizer says."""
-    clip: Clip | None = None
-    """None: as the optimizer says."""
-    optimizer: int = 0
-    """Whose learning rate it follows, where several optimizers learn in one step."""
-    label: str = ""
-    """What tells its rule from those of other manners, for its name."""
-
-    @property
-    def name(self) -> str:
-        """A short name that is different for every manner."""
-        parts = [self.label] if self.label else []
-        parts += [f"rate-{self.rate:g}"] if self.rate != 1.0 else []
-        if self.decay is not None:
-            numbers = ((each, getattr(self.decay, each)) for each in fields(self.decay))
-            parts += [f"{name}-{number:g}" for name, number in numbers if number] or ["no-decay"]
-        if self.clip is not None:
-            numbers = ((each, getattr(self.clip, each)) for each in fields(self.clip))
-            parts += [f"clip-{name}-{number:g}" for name, number in numbers if number is not None]
-        if not self.is_clipped:
-            parts.append("no-clip")
-        return ".".join(parts)
 
 
 @value
@@ -117,7 +71,7 @@ class Learner:
         decay: Decay | None = None,
         table: str = TABLE,
         tables: Iterable[EmbeddingTable] = (),
-        manners: Sequence[Manner] = (),
+        all_settings: Sequence[LearningSettings] = (),
     ) -> None:
         self._session = session
         self._communicator = session.communicator
@@ -134,14 +88,16 @@ class Learner:
         self.table = table
         self._clip = clip
         self._decay = decay
-        manners = manners or [Manner()] * len(self.arrays)
-        self._manners = [manner for manner, _ in groupby(manners)]
-        self.groups = tuple(self._opened(manners))
+        all_settings = all_settings or [LearningSettings()] * len(self.arrays)
+        self._all_settings = [settings for settings, _ in groupby(all_settings)]
+        self.groups = tuple(self._opened(all_settings))
         self._fingerprints = [0] * len(self.groups)
         self._marks = Marks()
         # Nobody learns them, but a script may change them for itself, such as averages: they are left alone.
         self._idle = {
-            group.table for group, manner in zip(self.groups, self._manners, strict=True) if FROZEN in manner.label
+            group.table
+            for group, settings in zip(self.groups, self._all_settings, strict=True)
+            if FROZEN in settings.label
         }
         self.squares_beside = 0.0
         """Of gradients that count in the norm of the next step, although nothing learns from them."""
@@ -232,21 +188,21 @@ class Learner:
             self._communicator.pull_dense(group.number, self.values[group.place])
         self._remember(groups)
 
-    def _opened(self, manners: Sequence[Manner]) -> Iterator[ParameterGroup]:
+    def _opened(self, all_settings: Sequence[LearningSettings]) -> Iterator[ParameterGroup]:
         """A table for each manner, in the order of the arrays."""
         first = behind = 0
-        for manner, alike in groupby(manners):
+        for settings, alike in groupby(all_settings):
             arrays = self.arrays[first : first + len([*alike])]
             place = slice(behind, behind + sum(array.size for array in arrays))
-            rule = self.rule if manner.rule is None else manner.rule
-            learning_rate = manner.rate * _rate_of(rule)
-            if manner.rate != 1.0 and "learning_rate" in fields(rule):
+            rule = self.rule if settings.rule is None else settings.rule
+            learning_rate = settings.rate * _rate_of(rule)
+            if settings.rate != 1.0 and "learning_rate" in fields(rule):
                 rule = replace(rule, learning_rate=learning_rate)
-            decay = self._decay if manner.decay is None else manner.decay
-            clip = self._clip if manner.is_clipped else specs.Clip(weight=self._clip.weight)
-            clip = clip if manner.clip is None else manner.clip
+            decay = self._decay if settings.decay is None else settings.decay
+            clip = self._clip if settings.is_clipped else specs.Clip(weight=self._clip.weight)
+            clip = clip if settings.clip is None else settings.clip
             spec = specs.DenseTable(arrays=arrays, rule=rule, decay=decay, clip=clip)
-            table = f"{self.table}.{manner.name}" if manner.name else self.table
+            table = f"{self.table}.{settings.name}" if settings.name else self.table
             number = self._communicator.open_dense(table, spec, self.values[place])
             numbers = slice(first, first + len(arrays))
             yield ParameterGroup(
@@ -256,8 +212,8 @@ class Learner:
                 arrays=numbers,
                 place=place,
                 learning_rate=learning_rate,
-                optimizer=manner.optimizer,
-                is_clipped=manner.is_clipped,
+                optimizer=settings.optimizer,
+                is_clipped=settings.is_clipped,
             )
             first, behind = numbers.stop, place.stop
 
@@ -298,26 +254,72 @@ def _rate_of(rule: Rule) -> float:
     return float(getattr(rule, "learning_rate", 1.0))
 
 
-def chosen_rule(rule: Rule | str, learning_rate: float | None) -> Rule:
-    """A rule by name or as it is, with a learning rate of its own if one was said."""
-    if isinstance(rule, str):
-        by_name = {kind.__name__.lower(): kind for kind in specs.RULES.values()} | specs.RULES
-        if rule.lower() not in by_name:
-            raise bad("UM-PS-008", f"no such rule: {rule}", f"choose one of {', '.join(specs.RULES)}")
-        rule = cast("Rule", by_name[rule.lower()]())
-    elif isinstance(rule, type) and rule in specs.RULES.values():
-        rule = cast("Rule", rule())
-    elif type(rule) not in specs.RULES.values():
-        names = ", ".join(specs.RULES)
-        raise bad("UM-PS-008", f"rule: not a rule: {rule!r}", f"ps.Adam(learning_rate=0.001), or a name: {names}")
-    if learning_rate is None or "learning_rate" not in fields(rule):
-        return rule
-    return replace(rule, learning_rate=float(learning_rate))
-
-
 def room_for(arrays: Iterable[Array]) -> Floats:
     """A flat array that holds all of these, beginning where vector instructions like it."""
     size = sum(array.size for array in arrays)
     room = np.zeros(size + _LINE, np.float32)
     skip = -room.ctypes.data // room.itemsize % _LINE
     return room[skip : skip + size]
+
+
+# ---- what a model has besides
+
+
+class KeptBuffers:
+    """What a model has besides its parameters (running statistics, counters), in a table beside theirs, so that checkpoints have it.
+
+    ``read`` gives them, ``write`` puts them back. Numbers of any type come back as they were: `coded` and `decoded`.
+    """
+
+    def __init__(
+        self, session: Session, table: str, read: Callable[[], Arrays], write: Callable[[Arrays], None]
+    ) -> None:
+        self._session = session
+        self._read = read
+        self._write = write
+        arrays = read()
+        self.spec = specs.DenseTable(
+            arrays=tuple([specs.Array(name=name, shape=coded(each).shape) for name, each in arrays.items()]),
+            # Nothing is ever pushed: values are set.
+            rule=specs.Sum(),
+        )
+        self.table = table
+        self.number = session.communicator.open_kept(table, self.spec)
+        self._put(arrays, if_unset=True)
+
+    def store(self) -> None:
+        """What this trainer has, for a checkpoint that it saves."""
+        self._put(self._read(), if_unset=False)
+
+    def restore(self) -> None:
+        """What a checkpoint has brought."""
+        flat = self._session.client.pull_dense(self.number)
+        found, at = {}, 0
+        for name, array in self._read().items():
+            size = coded(array).size
+            found[name] = decoded(flat[at : at + size], array)
+            at += size
+        self._write(found)
+
+    def _put(self, arrays: Arrays, *, if_unset: bool) -> None:
+        session = self._session
+        if session.is_first or session.communicator.keeps_tables:
+            flat = np.concatenate([coded(each).reshape(-1) for each in arrays.values()])
+            session.client.set_dense(self.number, flat, if_unset=if_unset)
+
+
+def coded(array: AnyArray) -> Floats:
+    """As a table keeps it: float32 as it is; others as the 16-bit (or 8-bit) pieces that they are made of, which float32 holds exactly."""
+    if array.dtype == np.float32:
+        return array
+    piece = np.uint8 if array.dtype.itemsize == 1 else np.uint16
+    pieces = np.ascontiguousarray(array).reshape(-1).view(piece)
+    return pieces.astype(np.float32).reshape(*array.shape, -1)
+
+
+def decoded(flat: Floats, like: AnyArray) -> AnyArray:
+    """The opposite."""
+    if like.dtype == np.float32:
+        return flat.reshape(like.shape)
+    piece = np.uint8 if like.dtype.itemsize == 1 else np.uint16
+    return flat.astype(piece).view(like.dtype).reshape(like.shape)

@@ -9,14 +9,12 @@ optimizer.step(share=None); optimizer.clear_grad()
 from __future__ import annotations
 
 from umiak.ps.paddle_models.carrying import CarriedOptimizer, carry_over
-from umiak.ps.paddle_models.plans import ModelPlan, PlannedParameter, PlannedTable, TableChoice
+from umiak.ps.paddle_models.plans import ModelPlan, TableChoice
 from umiak.ps.paddle_models.reading import plan_of, used_elsewhere
 
 __all__ = [
     "CarriedOptimizer",
     "ModelPlan",
-    "PlannedParameter",
-    "PlannedTable",
     "TableChoice",
     "carry_over",
     "plan_of",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import TYPE_CHECKING
 
@@ -9,28 +10,33 @@ import numpy as np
 import paddle
 import umiak_native
 
-from umiak.ps import specs
-from umiak.ps.absent import Missing
+from umiak.ps import paddle_internals, specs
 from umiak.ps.errors import BadRequest, bad
-from umiak.ps.layers.common import places
-from umiak.ps.layers.dense import FROZEN, TABLE, Learner, Manner, room_for
+from umiak.ps.gradients import Missing
+from umiak.ps.layers.arguments import FROZEN, TABLE, LearningSettings
+from umiak.ps.layers.dense import Learner
 from umiak.ps.paddle import Optimizer, floats, keep_buffers
+from umiak.ps.paddle_models import clipping
 from umiak.ps.paddle_models.lookups import CarriedTable, Expected, TableForward, TableWeight
-from umiak.ps.paddle_models.reading import WEIGHT, embedding_weights, padding_of
+from umiak.ps.paddle_models.reading import WEIGHT, embedding_weights
 from umiak.ps.paddle_models.whole_weights import WholeWeight
 from umiak.ps.tables.lookup import sparse_spec
 
 STATE_ON_TABLES = "UM-PS-182"
+SOME_ROWS_ONLY = "UM-PS-185"
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-    from typing import Any
+    from typing import Any, NoReturn
 
     from numpy.typing import NDArray
 
-    from umiak.ps.clients.protocol import Floats
+    from umiak.core.json_types import JsonObject
+    from umiak.data.array_types import AnyArray
+    from umiak.ps.gradients import Floats
     from umiak.ps.layers.dense import Gradient
-    from umiak.ps.paddle_models.plans import ModelPlan, PlannedParameter, PlannedTable, TrainerClip
+    from umiak.ps.paddle_models.plans import ModelPlan, PlannedParameter, PlannedTable
+    from umiak.ps.paddle_types import Layer
     from umiak.ps.sessions import Session
     from umiak.ps.tables.lookup import EmbeddingTable
 
@@ -55,10 +61,10 @@ class CarriedOptimizer(Optimizer):
         self._expected = expected
         self._carried = carried
         """By the name that the weight has in `state_dict`."""
-        self._clips = _clip_groups(plan, [*parameters], carried)
+        self._clips = clipping.groups(plan, [*parameters], carried)
         self._whole: dict[int, tuple[Floats, NDArray[np.int64]]] = {}
-        sparse = {each.name for each in plan.parameters if each.has_sparse_gradients}
-        self._is_sparse = [name in sparse for name in parameters]
+        planned = {each.name: each for each in plan.parameters}
+        self._planned = [planned[name] for name in parameters]
         super().__init__(parameters, learner, None, session)
 
     def step(self, *, share: float | None = None) -> None:
@@ -67,13 +73,35 @@ class CarriedOptimizer(Optimizer):
             optimizer.get_lr() / rate for optimizer, rate in zip(self.plan.optimizers, self.plan.rates, strict=True)
         )
         self._take_changes()
-        self._forget_frozen()
         gradients = self._gradients()
+        # As in Paddle, a step leaves gradients as they were: who does not clear them has them in the next one as well.
+        held = {each.table: each.table.held() for each in self._carried.values() if each.table.has_gradients}
+        for carried in self._carried.values():
+            carried.whole.take_written()
+            # What is frozen between the backward pass and the step does not learn either.
+            if carried.weight.stop_gradient and carried.table in held:
+                carried.table.forget()
         for clip, numbers, tables in self._clips:
-            _limit(clip, gradients, numbers, tables)
+            clipping.limit(clip, gradients, numbers, tables)
+            if clip.global_norm is not None:
+                held |= {each: each.held() for each in tables if each.has_gradients and each.is_of_all_rows}
+                self._write_back(numbers, gradients)
+        for carried in self._carried.values():
+            carried.collect_zeros()
         self._learner.step(gradients, share=share, factor=factors or 1.0)
+        self._remember_pushed(gradients)
+        for table, kept in held.items():
+            table.hold(kept)
         self._show()
         self._expected.forget()
+
+    def clear_grad(self, set_to_zero: bool = True) -> None:
+        for carried in self._carried.values():
+            if not carried.weight.stop_gradient:
+                carried.cleared(set_to_zero=set_to_zero)
+        super().clear_grad(set_to_zero)
+
+    clear_gradients = clear_grad
 
     def get_lr(self) -> float:
         """Of the first optimizer."""
@@ -98,7 +126,7 @@ class CarriedOptimizer(Optimizer):
     def learned(self) -> list[paddle.Tensor]:
         return [*super().learned, *(carried.weight for carried in self._carried.values())]
 
-    def expect(self, ids: Iterable[NDArray[Any]], *, is_one_pass: bool = False) -> None:
+    def expect(self, ids: Iterable[AnyArray], *, is_one_pass: bool = False) -> None:
         """A hint: the arrays of whole numbers in the batch that comes. Rows of those that a table was asked for before in the same
         place are fetched together, with the first look into the table. A wrong hint costs time and nothing else.
 
@@ -111,7 +139,7 @@ class CarriedOptimizer(Optimizer):
         """All rows of each table, by the name that its weight has in `state_dict`."""
         return {name: carried.whole.numbers() for name, carried in self._carried.items()}
 
-    def set_weights(self, weights: Mapping[str, NDArray[Any]]) -> None:
+    def set_weights(self, weights: Mapping[str, AnyArray]) -> None:
         """The opposite: every trainer calls it, and the first trainer's are everybody's. Names that are no table's are left alone."""
         for name, carried in self._carried.items():
             if name not in weights:
@@ -123,23 +151,29 @@ class CarriedOptimizer(Optimizer):
             self._session.communicator.reload()
         self._expected.forget()
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> JsonObject:
         """What is not in tables: schedules and learning rates."""
         return {"optimizers": [_rate_state(each) for each in self.plan.optimizers]}
 
-    def set_state_dict(self, state: dict[str, Any]) -> None:
+    def set_state_dict(self, state: JsonObject) -> None:
         for each, saved in zip(self.plan.optimizers, state["optimizers"], strict=True):
-            schedule = each._learning_rate  # noqa: SLF001
+            schedule = paddle_internals.rate_or_schedule(each)
             if isinstance(schedule, paddle.optimizer.lr.LRScheduler):
                 schedule.set_state_dict(saved)
             elif "learning_rate" in saved:
                 each.set_lr(saved["learning_rate"])
 
-    def _forget_frozen(self) -> None:
-        """As in Paddle, what is frozen between the backward pass and the step does not learn either."""
-        for carried in self._carried.values():
-            if carried.weight.stop_gradient and carried.table.has_gradients:
-                carried.table.forget()
+    def _forget_rows(self) -> None:
+        # As in Paddle, an optimizer does not clear what is frozen.
+        kept = [(each.table, each.table.held()) for each in self._carried.values() if each.weight.stop_gradient]
+        super()._forget_rows()
+        for table, held in kept:
+            table.hold(held)
+
+    def _behind_clearing(self, number: int, *, set_to_zero: bool) -> Gradient:
+        if self._planned[number].is_mixed and _is_of_some_rows(self._parameters[number].grad):
+            return Missing.ABSENT
+        return super()._behind_clearing(number, set_to_zero=set_to_zero)
 
     def _gradients(self) -> list[Gradient]:
         found: list[Gradient] = []
@@ -148,12 +182,32 @@ class CarriedOptimizer(Optimizer):
                 found.append(Missing.FROZEN)
             elif (gradient := parameter.grad) is None:
                 # Of gradients of some rows, `clear_grad` leaves nothing.
-                found.append(Missing.ABSENT if self._is_sparse[number] else self._without)
+                found.append(Missing.ABSENT if self._planned[number].has_sparse_gradients else self._without[number])
             elif gradient.is_selected_rows():
+                self._check_spreading(self._planned[number])
                 found.append(self._spread(number, parameter, gradient))
             else:
-                found.append(self._floats(gradient))
+                found.append(self.floats(gradient))
         return found
+
+    def _write_back(self, numbers: list[int], gradients: list[Gradient]) -> None:
+        """Let parameters have gradients that were scaled in place, where these are copies of theirs."""
+        for number in numbers:
+            own, scaled = self._parameters[number].grad, gradients[number]
+            if isinstance(scaled, Missing) or own is None or own.is_selected_rows():
+                continue
+            if own.data_ptr() != scaled.ctypes.data:
+                own.set_value(paddle.to_tensor(scaled.reshape(own.shape)).astype(own.dtype))
+
+    def _check_spreading(self, planned: PlannedParameter) -> None:
+        """`BadRequest` where Paddle computes otherwise with the gradient of some rows than with that of all, which a table gets."""
+        if not planned.needs_all_rows:
+            return
+        raise bad(
+            SOME_ROWS_ONLY,
+            f"{planned.name}: this step has only used it through an embedding with sparse=True, and others use it elsewhere as well",
+            "Paddle's Adam then computes otherwise than in other steps: make the embedding with sparse=False, or use both in each step",
+        )
 
     def _spread(self, number: int, parameter: paddle.Tensor, gradient: paddle.Tensor) -> Floats:
         """The gradient of some rows as that of all. Memory is kept from step to step: only rows of the last step need be zeroed."""
@@ -171,6 +225,10 @@ class CarriedOptimizer(Optimizer):
         return whole
 
 
+def _is_of_some_rows(gradient: paddle.Tensor) -> bool:
+    return gradient is not None and bool(gradient.is_selected_rows())
+
+
 def carry_over(
     model: paddle.nn.Layer, plan: ModelPlan, *, session: Session, prefix: str = "", buffers: bool = True
 ) -> CarriedOptimizer:
@@ -179,8 +237,7 @@ def carry_over(
     Tables begin with the numbers that the first trainer's model has, as Paddle and the script have made them. Their names begin with
     ``prefix``. With ``buffers``, `Session.save` saves the first trainer's buffers too. `BadRequest` has all problems of the plan.
     """
-    if plan.problems:
-        raise BadRequest(*plan.problems)
+    BadRequest.raise_any(plan.problems)
     expected = Expected()
     owned = {name: each for each in embedding_weights(model) for name in each.layers}
     carried = {}
@@ -189,6 +246,8 @@ def carry_over(
         called = f"{planned.layers[0]}.{WEIGHT}".removeprefix(".")
         opened = _opened(planned, session, prefix)
         table = CarriedTable(WholeWeight(session, opened, planned.rows, called), opened, expected, weight)
+        table.learns_by_zeros = planned.every_row and not planned.has_sparse_gradients
+        table.whole.on_clear = functools.partial(_clear, table)
         table.whole.begin(floats(weight))
         for name, layer in owned[planned.layers[0]].layers.items():
             table.learns_padding |= bool(getattr(layer, "_sparse", False))
@@ -209,17 +268,30 @@ def carry_over(
     return made
 
 
-def _refuse_state(optimizer: Any) -> None:
+def _clear(table: CarriedTable, set_to_zero: bool) -> None:
+    """The script clears the gradient of the weight itself."""
+    table.cleared(set_to_zero=set_to_zero)
+
+
+def _refuse_state(optimizer: paddle.optimizer.Optimizer) -> None:
     """The model's own optimizer has no moments any more: what it would save is empty, and what it would load is lost."""
 
-    def refuse(*_: object, **__: object) -> Any:
+    def refuse(*_: object, **__: object) -> NoReturn:
         raise bad(
             STATE_ON_TABLES,
             f"{type(optimizer).__name__}: what it has learned (moments, powers) is in tables, and can't be saved or loaded with it",
             "umiak train saves it with its checkpoints, a script with fleet.save_persistables(...) or ps.save(...)",
         )
 
+    def refuse_step(*_: object, **__: object) -> Any:
+        raise bad(
+            STATE_ON_TABLES,
+            f"{type(optimizer).__name__}: what it learns is in tables, so it takes no steps of its own",
+            "call step() of what fleet.distributed_optimizer(...) or carry_over(...) has returned",
+        )
+
     optimizer.state_dict = optimizer.set_state_dict = optimizer.set_dict = refuse
+    optimizer.step = optimizer.minimize = refuse_step
 
 
 def _optimizer(
@@ -232,42 +304,40 @@ def _optimizer(
     table: str,
 ) -> CarriedOptimizer:
     usual = plan.parameters[0] if plan.parameters else None
-    manners = {each.name: _manner(each) for each in plan.parameters}
+    all_settings = {each.name: _settings_of(each) for each in plan.parameters}
     # Those that learn alike stand together, so that each table is one piece of the memory; the largest comes last, which a step
     # pushes and fetches in one.
-    sizes: dict[Manner, int] = {}
-    for name, manner in manners.items():
-        sizes[manner] = sizes.get(manner, 0) + math.prod(parameters[name].shape)
+    sizes: dict[LearningSettings, int] = {}
+    for name, settings in all_settings.items():
+        sizes[settings] = sizes.get(settings, 0) + math.prod(parameters[name].shape)
     # What is frozen comes first: mostly it is left alone.
-    order = sorted(sizes, key=lambda manner: (not manner.label.endswith(FROZEN), sizes[manner]))
-    parameters = dict(sorted(parameters.items(), key=lambda each: order.index(manners[each[0]])))
-    arrays = [specs.Array(name=name, shape=tuple(each.shape)) for name, each in parameters.items()]
-    values = room_for(arrays)
-    for each, place in places(parameters.values()):
-        values[place] = CarriedOptimizer._floats(each).reshape(-1)  # noqa: SLF001
+    order = sorted(sizes, key=lambda settings: (not settings.label.endswith(FROZEN), sizes[settings]))
+    parameters = dict(sorted(parameters.items(), key=lambda each: order.index(all_settings[each[0]])))
+    arrays, values = CarriedOptimizer.laid_out(parameters)
     learner = Learner(
         session,
         arrays,
         values,
-        rule=usual.rule if usual else specs.Sgd(plan.rates[0] if plan.rates else 1.0),
+        rule=usual.learned.rule if usual else specs.Sgd(plan.rates[0] if plan.rates else 1.0),
         clip=None,
         table=table,
         tables=[each.table for each in carried.values()],
-        manners=[manners[name] for name in parameters],
+        all_settings=[all_settings[name] for name in parameters],
     )
     made = CarriedOptimizer(parameters, learner, session, plan=plan, carried=carried, expected=expected)
-    made._fetch(everything=True)  # noqa: SLF001
+    made.fetch_values(everything=True)
     return made
 
 
-def _manner(planned: PlannedParameter) -> Manner:
-    return Manner(
-        rate=planned.rate,
-        decay=None if planned.decay == specs.Decay() else planned.decay,
-        rule=planned.rule,
-        clip=None if planned.clip == specs.Clip() else planned.clip,
-        optimizer=planned.optimizer,
-        label=".".join(each for each in (planned.label, FROZEN if planned.is_frozen else "") if each),
+def _settings_of(planned: PlannedParameter) -> LearningSettings:
+    learned = planned.learned
+    return LearningSettings(
+        rate=learned.rate,
+        decay=None if learned.decay == specs.Decay() else learned.decay,
+        rule=learned.rule,
+        clip=None if learned.clip == specs.Clip() else learned.clip,
+        optimizer=learned.optimizer,
+        label=".".join(each for each in (learned.label, FROZEN if planned.is_frozen else "") if each),
     )
 
 
@@ -282,82 +352,30 @@ def _named(model: paddle.nn.Layer, plan: ModelPlan) -> dict[str, paddle.Tensor]:
 
 
 def _opened(planned: PlannedTable, session: Session, prefix: str) -> EmbeddingTable:
+    learned = planned.learned
     spec = sparse_spec(
         planned.dim,
-        rule=planned.rule,
+        rule=learned.rule,
         init=specs.Constant(0.0),
-        seed=0,
-        clip=planned.clip,
-        decay=planned.decay,
-        entry=None,
-        accessor=None,
+        clip=learned.clip,
+        decay=learned.decay,
+        every_row=planned.every_row,
     )
     table = session.registry.table(f"{prefix}{planned.name}", spec)
-    table.optimizer = planned.optimizer
+    table.optimizer = learned.optimizer
     return table
 
 
-def _bind(layer: Any, name: str, table: CarriedTable) -> None:
+def _bind(layer: Layer, name: str, table: CarriedTable) -> None:
     """The layer reads from the table, and its weight has no numbers of its own any more."""
-    layer.__dict__["forward"] = TableForward(layer, name, table, padding_of(layer))
-    layer.__dict__[WEIGHT] = TableWeight(name, table)
+    weight = layer.__dict__[WEIGHT] = TableWeight(name, table)
+    layer.__dict__["forward"] = TableForward(layer, weight, table, paddle_internals.padding_of(layer))
     layer.register_state_dict_hook(lambda state: table.whole.answer(state, table.weight))
 
 
-def _rate_state(optimizer: Any) -> dict[str, Any]:
-    schedule = optimizer._learning_rate  # noqa: SLF001
+def _rate_state(optimizer: paddle.optimizer.Optimizer) -> JsonObject:
+    schedule = paddle_internals.rate_or_schedule(optimizer)
     if isinstance(schedule, paddle.optimizer.lr.LRScheduler):
-        saved: dict[str, Any] = schedule.state_dict()
+        saved: JsonObject = schedule.state_dict()
         return saved
     return {"learning_rate": optimizer.get_lr()}
-
-
-# ---- clipping by trainers
-
-
-def _clip_groups(
-    plan: ModelPlan, names: list[str], carried: Mapping[str, CarriedTable]
-) -> list[tuple[TrainerClip, list[int], list[EmbeddingTable]]]:
-    """For each limit the places of its parameters and its tables."""
-    place = {name: number for number, name in enumerate(names)}
-    tables = dict(zip((each.name for each in plan.tables), carried.values(), strict=True))
-    return [
-        (
-            clip,
-            [place[each.name] for each in plan.parameters if each.clip_group == group],
-            [tables[each.name].table for each in plan.tables if each.clip_group == group],
-        )
-        for group, clip in enumerate(plan.clips)
-    ]
-
-
-def _limit(clip: TrainerClip, gradients: list[Any], numbers: list[int], tables: list[EmbeddingTable]) -> None:
-    """Puts limited gradients in the place of those that are too long. Rows are changed in place."""
-    learned = [each for each in tables if each.has_gradients]
-    rows = [each.merged() for each in learned]
-    numbers = [number for number in numbers if not isinstance(gradients[number], Missing)]
-    if clip.low is not None:
-        for number in numbers:
-            gradients[number] = np.clip(gradients[number], clip.low, clip.high)
-        for each in rows:
-            np.clip(each, clip.low, clip.high, out=each)
-        return
-    lengths = [umiak_native.squares(each.reshape(-1)) for each in (*(gradients[number] for number in numbers), *rows)]
-    beside = {each.name: each.padding_squares() for each in tables}
-    if clip.global_norm is not None:
-        together = sum(lengths) + sum(beside.values())
-        scales = [_scale(together, clip.global_norm)] * len(lengths)
-    else:
-        own = [0.0] * len(numbers) + [beside[each.name] for each in learned]
-        scales = [_scale(sum(each), float(clip.norm or 0.0)) for each in zip(lengths, own, strict=True)]
-    for number, scale in zip(numbers, scales, strict=False):
-        if scale != 1.0:
-            gradients[number] = gradients[number] * np.float32(scale)
-    for each, scale in zip(rows, scales[len(numbers) :], strict=True):
-        if scale != 1.0:
-            np.multiply(each, np.float32(scale), out=each)
-
-
-def _scale(squares: float, most: float) -> float:
-    length = math.sqrt(squares)
-    return most / length if length > most else 1.0

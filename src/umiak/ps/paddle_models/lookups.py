@@ -22,10 +22,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from typing import Any
 
-    from numpy.typing import NDArray
+    from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-    from umiak.ps.clients.protocol import Floats
+    from umiak.data.array_types import AnyArray
+    from umiak.ps.gradients import Floats
     from umiak.ps.paddle_models.whole_weights import WholeWeight
+    from umiak.ps.paddle_types import Context, Layer
     from umiak.ps.tables.lookup import EmbeddingTable, Keys
 
 OUT_OF_RANGE = "UM-PS-177"
@@ -45,7 +47,7 @@ class Expected:
         self.is_joined = False
         """Whether gradients come in one backward pass: a node of the graph answers only once."""
 
-    def set(self, ids: Iterable[NDArray[Any]]) -> None:
+    def set(self, ids: Iterable[AnyArray]) -> None:
         self.ids = [as_keys(each).reshape(-1) for each in ids if each.dtype.kind in "iu"]
         self.turn += 1
 
@@ -61,6 +63,10 @@ class CarriedTable:
         self.whole = whole
         """All of its rows."""
         self.rows = whole.shape[0]
+        self.learns_by_zeros = False
+        """Whether all rows also move in a step without a gradient of any: Paddle's gradient is then one of zeros."""
+        self.has_zeros = False
+        """Whether zeros stand where its gradient may be: it had one, and that was cleared."""
         self.learns_padding = False
         """Whether gradients of a padding id count: Paddle's of ``sparse=True`` have them, although the id reads as zeros."""
         self.weight = weight
@@ -81,6 +87,15 @@ class CarriedTable:
         self._joined: list[paddle.Tensor | None] = []
         self._anchor = paddle.zeros([1])
         self._anchor.stop_gradient = False
+
+    def cleared(self, *, set_to_zero: bool) -> None:
+        """What backward passes have brought is forgotten after this."""
+        self.has_zeros = set_to_zero and (self.has_zeros or self.table.has_gradients)
+
+    def collect_zeros(self) -> None:
+        """Let the step that comes move all rows, if the gradient of none is there and Paddle has zeros for them."""
+        if self.learns_by_zeros and self.has_zeros and not self.weight.stop_gradient and not self.table.has_gradients:
+            self.table.collect(NO_KEYS, np.empty((0, self.table.spec.dim), np.float32))
 
     def learned(self, keys: Keys, padding: np.uint64 | None) -> paddle.Tensor:
         """Rows that learn. The keys stay as they are: gradients come later."""
@@ -190,30 +205,36 @@ def _same(expected: Keys, keys: Keys) -> bool:
 class TableForward:
     """The `forward` of one layer."""
 
-    def __init__(self, layer: Any, name: str, table: CarriedTable, padding: int | None) -> None:
+    def __init__(self, layer: Layer, weight: TableWeight, table: CarriedTable, padding: int | None) -> None:
         self._layer = layer
-        self._name = name
+        self._weight = weight
+        self._name: str = weight.__dict__["name"]
         self._table = table
         self._padding = None if padding is None else np.uint64(padding)
+        self._is_sparse = bool(getattr(layer, "_sparse", False))
 
-    def __call__(self, x: Any = None, input: Any = None) -> paddle.Tensor:  # noqa: A002 - Paddle's word
+    def __call__(self, x: paddle.Tensor = None, input: paddle.Tensor = None) -> paddle.Tensor:  # noqa: A002 - Paddle's word
         ids = x if input is None else input
+        if self._layer.__dict__.get("weight") is not self._weight:
+            raise bad(
+                USED_ELSEWHERE,
+                f"embedding {self._name or 'weight'}: its rows are in a table, and it was given another weight since",
+                "give layers their weights before the model is carried over; weight.set_value(...) sets all rows",
+            )
+        self._table.whole.take_written()
         # A copy: the gradients come later, when the caller may have filled its array with the next batch.
         keys = as_keys(ids.copy() if isinstance(ids, np.ndarray) else ids.numpy())
         if keys.size and int(keys.max()) >= self._table.rows:
-            raise self._out_of_range(keys.view(np.int64))
+            raise bad(
+                OUT_OF_RANGE,
+                f"embedding {self._name or 'weight'}: id {keys[keys >= self._table.rows].view(np.int64)[0]} is not one of its {self._table.rows} rows",
+                f"ids are 0 to {self._table.rows - 1}; look at the reader, or give the embedding more rows",
+            )
         # As in Paddle, a layer that is only evaluated (`eval()`) learns all the same if there is a backward pass.
         if paddle.is_grad_enabled() and not self._table.weight.stop_gradient:
+            self._table.table.is_of_all_rows |= not self._is_sparse
             return self._table.learned(keys, self._padding)
         return self._table.seen(keys, self._padding)
-
-    def _out_of_range(self, ids: NDArray[np.int64]) -> Exception:
-        wrong = ids[(ids < 0) | (ids >= self._table.rows)]
-        return bad(
-            OUT_OF_RANGE,
-            f"embedding {self._name or 'weight'}: id {int(wrong.reshape(-1)[0])} is not one of its {self._table.rows} rows",
-            f"ids are 0 to {self._table.rows - 1}; look at the reader, or give the embedding more rows",
-        )
 
 
 class _Look:
@@ -294,14 +315,14 @@ class JoinedRows(paddle.autograd.PyLayer):  # type: ignore[misc]
     """Forward: one pull for all looks of a step. Backward: gradients are kept for the end of the step."""
 
     @staticmethod
-    def forward(ctx: Any, anchor: paddle.Tensor, look: _JoinedLook) -> tuple[paddle.Tensor, ...]:
+    def forward(ctx: Context, anchor: paddle.Tensor, look: _JoinedLook) -> tuple[paddle.Tensor, ...]:
         ctx.set_materialize_grads(False)
         ctx.look = look
         ctx.nothing = anchor.detach()
         return look.parts()
 
     @staticmethod
-    def backward(ctx: Any, *gradients: paddle.Tensor | None) -> paddle.Tensor:
+    def backward(ctx: Context, *gradients: paddle.Tensor | None) -> paddle.Tensor:
         ctx.look.collect(gradients)
         return ctx.nothing
 
@@ -310,7 +331,7 @@ def _collect(carried: CarriedTable, keys: Keys, gradients: Floats, mask: NDArray
     rows = gradients.reshape(keys.size, carried.table.spec.dim)
     if mask is not None and not carried.learns_padding:
         keys, rows = keys[~mask], rows[~mask]
-    if keys.size:
+    if keys.size or carried.learns_by_zeros:
         carried.table.collect(keys, rows)
 
 
@@ -342,7 +363,10 @@ class TableWeight:
         whole: WholeWeight = self._table.whole
         return whole.numbers()
 
-    def set_value(self, values: Any) -> None:
+    def __array__(self, dtype: DTypeLike = None, *_: object, **__: object) -> AnyArray:
+        return self.numpy().astype(dtype or np.float32, copy=False)
+
+    def set_value(self, values: ArrayLike) -> None:
         """Other rows. The first trainer's are everybody's."""
         self._table.whole.set(values)
 

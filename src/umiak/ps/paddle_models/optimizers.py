@@ -8,36 +8,19 @@ from __future__ import annotations
 
 from umiak.core.problem import Problem
 from umiak.core.value import value
-from umiak.ps import specs
-from umiak.ps.paddle_models.plans import TrainerClip
+from umiak.ps import paddle_internals, specs
+from umiak.ps.paddle_models.plans import LearnedBy, TrainerClip
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-    from typing import Any
+    from collections.abc import Callable, Iterator, Sequence
 
-    Settings = Mapping[str, Any]
-    """What a parameter group says, over what its optimizer does."""
+    from umiak.core.json_types import JsonMapping as Settings
+    from umiak.ps.paddle_types import Optimizer, Parameter, Setting
+
 
 CODE = "UM-PS-176"
 CARRIED = "SGD, Momentum, Adagrad, Adam, AdamW, RMSProp"
-
-
-@value
-class LearnedBy:
-    """How one parameter learns."""
-
-    rule: specs.Rule
-    decay: specs.Decay = specs.Decay()
-    clip: specs.Clip = specs.Clip()
-    rate: float = 1.0
-    optimizer: int = 0
-    clip_group: int | None = None
-    """The place of its limits in `OptimizersRead.clips`."""
-    label: str = ""
-    """What tells the rule of its group from that of its optimizer."""
-    touches_all: str = ""
-    """Why Paddle moves every row of a sparse embedding in each step; nothing where only the rows of the batch learn."""
 
 
 @value
@@ -46,13 +29,13 @@ class OptimizersRead:
 
     learned: dict[int, LearnedBy]
     """By the `id` of the parameter."""
-    parameters: tuple[Any, ...]
+    parameters: tuple[Parameter, ...]
     clips: tuple[TrainerClip, ...]
     rates: tuple[float, ...]
     problems: tuple[Problem, ...]
 
 
-def read(optimizers: Sequence[Any]) -> OptimizersRead:
+def read(optimizers: Sequence[Optimizer]) -> OptimizersRead:
     """What all parameters of these optimizers are told."""
     reader = _Reader()
     for number, optimizer in enumerate(optimizers):
@@ -69,23 +52,24 @@ def read(optimizers: Sequence[Any]) -> OptimizersRead:
 class _Reader:
     def __init__(self) -> None:
         self.learned: dict[int, LearnedBy] = {}
-        self.parameters: list[Any] = []
+        self.parameters: list[Parameter] = []
         self.clips: list[TrainerClip] = []
         self.rates: list[float] = []
         self.problems: list[Problem] = []
 
-    def add(self, number: int, optimizer: Any) -> None:
-        self.rates.append(_base_rate(optimizer))
+    def add(self, number: int, optimizer: Optimizer) -> None:
+        given = getattr(optimizer, "_learning_rate", 1.0)
+        # What the learning rate is relative to: the first one, or where that is 0, 1.
+        self.rates.append(float(getattr(given, "base_lr", given)) or 1.0)
         kind = type(optimizer).__name__
-        make = RULES.get(kind) if type(optimizer).__module__.startswith("paddle.optimizer") else None
-        if make is None:
+        if kind not in RULES or not type(optimizer).__module__.startswith("paddle.optimizer"):
             self._problem(f"optimizer: {kind} can't be carried over to tables", f"one of {CARRIED} can")
             return
         for what, hint in _refused(optimizer):
             self._problem(f"optimizer: {kind}: {what} can't be carried over to tables", hint)
-        usual = make(optimizer, {}, self.rates[number])
+        usual = _rule(optimizer, {}, self.rates[number])
         for place, (settings, parameters) in enumerate(_groups(optimizer)):
-            rule = make(optimizer, settings, self.rates[number])
+            rule = _rule(optimizer, settings, self.rates[number])
             labels = [f"optimizer-{number}"] if number else []
             labels += [f"group-{place}"] if rule != usual else []
             clip, group = self._limits(settings.get("grad_clip", getattr(optimizer, "_grad_clip", None)))
@@ -108,7 +92,7 @@ class _Reader:
                     touches_all=_touches_all(optimizer, settings, decay),
                 )
 
-    def _limits(self, clip: Any) -> tuple[specs.Clip, int | None]:
+    def _limits(self, clip: Setting) -> tuple[specs.Clip, int | None]:
         """What the tables do, and the place of what trainers do."""
         match type(clip).__name__:
             case "NoneType":
@@ -127,13 +111,14 @@ class _Reader:
                 return specs.Clip(), None
         return specs.Clip(), len(self.clips) - 1
 
-    def _decay(self, optimizer: Any, settings: Settings, parameter: Any) -> specs.Decay:
-        regularizer: Any = getattr(parameter, "regularizer", None)
+    def _decay(self, optimizer: Optimizer, settings: Settings, parameter: Parameter) -> specs.Decay:
+        regularizer = getattr(parameter, "regularizer", None)
+        fused = 0.0
         if regularizer is None:
             regularizer = getattr(optimizer, "regularization", None)
             if _setting(optimizer, settings, "regularization_method") == "l2_decay":
-                # Momentum keeps its own L2 decay beside.
-                return specs.Decay(l2=float(_setting(optimizer, settings, "regularization_coeff")))
+                # Momentum keeps its own L2 decay, or that of a group, beside another one of the optimizer.
+                fused = float(_setting(optimizer, settings, "regularization_coeff"))
         decoupled = 0.0
         if type(optimizer).__name__ == "AdamW":
             chosen = getattr(optimizer, "_apply_decay_param_fun", None)
@@ -141,17 +126,18 @@ class _Reader:
                 decoupled = float(_setting(optimizer, settings, "weight_decay") or 0.0)
         match type(regularizer).__name__:
             case "NoneType":
-                return specs.Decay(decoupled=decoupled)
+                return specs.Decay(l2=fused, decoupled=decoupled)
             case "L1Decay":
-                return specs.Decay(l1=float(regularizer._coeff), decoupled=decoupled)  # noqa: SLF001
+                return specs.Decay(l1=float(paddle_internals.coefficient(regularizer)), l2=fused, decoupled=decoupled)
             case "L2Decay":
-                return specs.Decay(l2=float(regularizer._coeff), decoupled=decoupled)  # noqa: SLF001
+                coefficient = float(paddle_internals.coefficient(regularizer))
+                return specs.Decay(l2=coefficient + fused, decoupled=decoupled)
             case other:
                 hint = "paddle.regularizer.L1Decay and L2Decay can"
                 self._problem(f"regularizer: {other} can't be carried over to tables", hint)
                 return specs.Decay()
 
-    def _rate(self, optimizer: Any, parameter: Any) -> float:
+    def _rate(self, optimizer: Optimizer, parameter: Parameter) -> float:
         rate = (getattr(parameter, "optimize_attr", None) or {}).get("learning_rate", 1.0)
         if not isinstance(rate, (int, float)):
             self._problem(
@@ -169,7 +155,7 @@ class _Reader:
 # ---- one optimizer
 
 
-def _setting(optimizer: Any, settings: Settings, name: str) -> Any:
+def _setting(optimizer: Optimizer, settings: Settings, name: str) -> Setting:
     """What a group says, or its optimizer.
 
     Paddle overwrites an optimizer's own attributes with those of the group that learned last, so its defaults are asked first.
@@ -180,54 +166,35 @@ def _setting(optimizer: Any, settings: Settings, name: str) -> Any:
     return kept[name] if name in kept else getattr(optimizer, f"_{name}", None)
 
 
-def _sgd(optimizer: Any, settings: Settings, rate: float) -> specs.Rule:
-    del optimizer, settings
-    return specs.Sgd(rate)
+def _rule(optimizer: Optimizer, settings: Settings, rate: float) -> specs.Rule:
+    def number(name: str) -> float | None:
+        """Also of a tensor with one number."""
+        given = _setting(optimizer, settings, name)
+        return None if given is None else float(given.item() if hasattr(given, "item") else given)
+
+    return rule_of(type(optimizer).__name__, rate, number)
 
 
-def _momentum(optimizer: Any, settings: Settings, rate: float) -> specs.Rule:
-    momentum = float(_setting(optimizer, settings, "momentum"))
-    return specs.Momentum(rate, momentum, nesterov=bool(_setting(optimizer, settings, "use_nesterov")))
-
-
-def _adagrad(optimizer: Any, settings: Settings, rate: float) -> specs.Rule:
-    initial = float(_setting(optimizer, settings, "initial_accumulator_value") or 0.0)
-    return specs.Adagrad(rate, initial, float(_setting(optimizer, settings, "epsilon")))
-
-
-def _adam(optimizer: Any, settings: Settings, rate: float) -> specs.Rule:
-    beta1, beta2, epsilon = (_number(_setting(optimizer, settings, name)) for name in ("beta1", "beta2", "epsilon"))
-    return specs.Adam(rate, beta1, beta2, epsilon)
-
-
-def _rmsprop(optimizer: Any, settings: Settings, rate: float) -> specs.Rule:
-    rho, epsilon, momentum = (float(_setting(optimizer, settings, name)) for name in ("rho", "epsilon", "momentum"))
-    return specs.RmsProp(rate, rho, epsilon, momentum, centered=bool(_setting(optimizer, settings, "centered")))
-
-
-RULES: dict[str, Callable[[Any, Settings, float], specs.Rule]] = {
-    "SGD": _sgd,
-    "Momentum": _momentum,
-    "Adagrad": _adagrad,
-    "Adam": _adam,
-    "AdamW": _adam,
-    "RMSProp": _rmsprop,
+RULES: dict[str, tuple[Callable[..., specs.Rule], dict[str, str]]] = {
+    "SGD": (specs.Sgd, {}),
+    "Momentum": (specs.Momentum, {"momentum": "momentum", "use_nesterov": "nesterov"}),
+    "Adagrad": (specs.Adagrad, {"initial_accumulator_value": "initial", "epsilon": "epsilon"}),
+    "Adam": (specs.Adam, {name: name for name in ("beta1", "beta2", "epsilon")}),
+    "AdamW": (specs.Adam, {name: name for name in ("beta1", "beta2", "epsilon")}),
+    "RMSProp": (specs.RmsProp, {name: name for name in ("rho", "epsilon", "momentum", "centered")}),
 }
-"""Paddle's optimizers by their names."""
+"""Paddle's optimizers by their names: our rule, and its fields by the names of their settings."""
 
 
-def _number(number: Any) -> float:
-    """Also of a tensor with one number."""
-    return float(number.item() if hasattr(number, "item") else number)
+def rule_of(kind: str, rate: float, setting: Callable[[str], float | None]) -> specs.Rule:
+    """Our rule for an optimizer of this kind; ``setting`` reads one of its settings by name. None: as the rule has it."""
+    rule, names = RULES[kind]
+    given = {ours: number for theirs, ours in names.items() if (number := setting(theirs)) is not None}
+    given |= {name: bool(given[name]) for name in ("nesterov", "centered") if name in given}
+    return rule(learning_rate=rate, **given)
 
 
-def _base_rate(optimizer: Any) -> float:
-    """What the learning rate is relative to: the first one, or where that is 0, 1."""
-    given = getattr(optimizer, "_learning_rate", 1.0)
-    return float(getattr(given, "base_lr", given)) or 1.0
-
-
-def _groups(optimizer: Any) -> Iterator[tuple[Settings, Sequence[Any]]]:
+def _groups(optimizer: Optimizer) -> Iterator[tuple[Settings, Sequence[Parameter]]]:
     """What each group of parameters says besides, and its parameters."""
     groups = getattr(optimizer, "_param_groups", None) or []
     if groups and isinstance(groups[0], dict):
@@ -237,7 +204,7 @@ def _groups(optimizer: Any) -> Iterator[tuple[Settings, Sequence[Any]]]:
     yield {}, groups
 
 
-def _refused(optimizer: Any) -> Iterator[tuple[str, str]]:
+def _refused(optimizer: Optimizer) -> Iterator[tuple[str, str]]:
     """Settings that no rule of ours has."""
     if getattr(optimizer, "_amsgrad", False):
         yield "amsgrad=True", "leave amsgrad out"
@@ -245,7 +212,7 @@ def _refused(optimizer: Any) -> Iterator[tuple[str, str]]:
         yield "rescale_grad", "multiply the loss instead"
 
 
-def _touches_all(optimizer: Any, settings: Settings, decay: specs.Decay) -> str:
+def _touches_all(optimizer: Optimizer, settings: Settings, decay: specs.Decay) -> str:
     kind = type(optimizer).__name__
     if decay.l1 or decay.l2:
         return "weight decay moves all rows in each step"

@@ -8,15 +8,16 @@ import paddle
 
 from umiak.core.problem import Problem
 from umiak.core.value import replace
+from umiak.ps import paddle_internals
 from umiak.ps.paddle import can_learn, running_statistics
-from umiak.ps.paddle_models import choice as choices
 from umiak.ps.paddle_models import optimizers as learning
-from umiak.ps.paddle_models.choice import EmbeddingFacts
-from umiak.ps.paddle_models.plans import ModelPlan, PlannedParameter, PlannedTable, TableChoice
+from umiak.ps.paddle_models import plans
+from umiak.ps.paddle_models.plans import EmbeddingFacts, ModelPlan, PlannedParameter, PlannedTable, TableChoice
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
-    from typing import Any
+
+    from umiak.ps.paddle_types import Layer, Optimizer, Parameter, Tensor
 
 
 DEFAULT = TableChoice()
@@ -35,7 +36,7 @@ class OwnedWeight(NamedTuple):
 
 def plan_of(
     model: paddle.nn.Layer,
-    optimizers: Any | Sequence[Any],
+    optimizers: Optimizer | Sequence[Optimizer],
     *,
     is_shared: bool,
     choice: TableChoice = DEFAULT,
@@ -51,45 +52,29 @@ def plan_of(
     by_weight = {id(each.weight): each for each in weights}
     names = {id(each): name for name, each in model.named_parameters()}
     tables, parameters, frozen, remarks = [], [], [], []
-    problems = [*read.problems, *_unknown_names(choice, weights)]
-    for each in _all_parameters(model, read.parameters):
-        name = names.get(id(each), each.name)
-        learned = read.learned.get(id(each))
-        if learned is None or id(each) in statistics or not can_learn(each):
+    for parameter in _all_parameters(model, read.parameters):
+        name = names.get(id(parameter), parameter.name)
+        learned = read.learned.get(id(parameter))
+        if learned is None or id(parameter) in statistics or not can_learn(parameter):
             frozen.append(name)
-            if not each.stop_gradient and not read.problems:
+            if not parameter.stop_gradient and not read.problems:
                 remarks.append(f"{name}: no optimizer has it, so it does not learn")
             continue
-        why, has_sparse_gradients = "", False
-        if (owned := by_weight.get(id(each))) is not None:
-            facts = _facts(owned, model)
-            learned = choices.learned_as(facts, learned, choice)
-            decision = choices.decide(facts, learned, is_shared=is_shared, choice=choice)
-            remarks += [decision.remark] if decision.remark else []
-            if decision.is_table:
-                tables.append(_table(facts, owned, learned, decision.why))
-                continue
-            why, has_sparse_gradients = decision.why, choices.has_sparse_gradients(facts, choice)
-        if id(each) not in names:
-            remarks.append(f"{name}: learns, but is no parameter of the model")
-        if each.dtype != paddle.float32:
-            remarks.append(f"{name}: {str(each.dtype).removeprefix('paddle.')} here, float32 where it learns")
-        parameters.append(
-            PlannedParameter(
-                name=name,
-                shape=tuple(each.shape),
-                why=why,
-                rule=learned.rule,
-                decay=learned.decay,
-                clip=learned.clip,
-                rate=learned.rate,
-                label=learned.label,
-                optimizer=learned.optimizer,
-                clip_group=learned.clip_group,
-                is_frozen=bool(each.stop_gradient),
-                has_sparse_gradients=has_sparse_gradients,
-            )
+        planned = PlannedParameter(
+            name=name, shape=tuple(parameter.shape), learned=learned, is_frozen=bool(parameter.stop_gradient)
         )
+        if (owned := by_weight.get(id(parameter))) is not None:
+            embedding, remark = _embedding(planned, _facts(owned, model), is_shared=is_shared, choice=choice)
+            remarks += [remark] if remark else []
+            if isinstance(embedding, PlannedTable):
+                tables.append(embedding)
+                continue
+            planned = embedding
+        if id(parameter) not in names:
+            remarks.append(f"{name}: learns, but is no parameter of the model")
+        if parameter.dtype != paddle.float32:
+            remarks.append(f"{name}: {str(parameter.dtype).removeprefix('paddle.')} here, float32 where it learns")
+        parameters.append(planned)
     if is_shared and read.clips:
         remarks.append("gradients are clipped by each trainer for itself, before they are put together")
     return ModelPlan(
@@ -99,10 +84,36 @@ def plan_of(
         clips=read.clips,
         rates=read.rates,
         remarks=tuple(remarks),
-        problems=tuple(problems),
+        problems=(*read.problems, *_unknown_names(choice, weights)),
         uncarried=read.problems,
         optimizers=listed,
     )
+
+
+def _embedding(
+    planned: PlannedParameter, facts: EmbeddingFacts, *, is_shared: bool, choice: TableChoice
+) -> tuple[PlannedTable | PlannedParameter, str]:
+    """What becomes of the weight of an embedding, and a remark if there is one."""
+    learned = plans.learned_as(facts, planned.learned, choice)
+    decision = plans.decide(facts, learned, is_shared=is_shared, choice=choice)
+    if not decision.is_table:
+        sparse = plans.has_sparse_gradients(facts, choice)
+        mixed = facts.is_sparse and not sparse
+        kept = replace(planned, learned=learned, why=decision.why, has_sparse_gradients=sparse, is_mixed=mixed)
+        return kept, decision.remark
+    rate = learned.rate * getattr(learned.rule, "learning_rate", 1.0)
+    table = PlannedTable(
+        name=facts.layers[0] or WEIGHT,
+        layers=facts.layers,
+        rows=facts.rows,
+        dim=facts.dim,
+        why=decision.why,
+        learned=replace(learned, rule=replace(learned.rule, learning_rate=rate)),
+        is_frozen=planned.is_frozen,
+        every_row=decision.every_row,
+        has_sparse_gradients=plans.has_sparse_gradients(facts, choice),
+    )
+    return table, decision.remark
 
 
 def used_elsewhere(model: paddle.nn.Layer, run: Callable[[], paddle.Tensor]) -> tuple[str, ...]:
@@ -116,7 +127,7 @@ def used_elsewhere(model: paddle.nn.Layer, run: Callable[[], paddle.Tensor]) -> 
         return ()
     random = paddle.get_rng_state()
     # A recurrent layer has a buffer that holds nothing before it is used.
-    held = [each for each in model.buffers() if each._is_initialized()]  # noqa: SLF001
+    held = [each for each in model.buffers() if paddle_internals.is_initialized(each)]
     buffers = [(each, each.numpy().copy()) for each in held]
     try:
         for owned in weights:
@@ -139,15 +150,15 @@ def used_elsewhere(model: paddle.nn.Layer, run: Callable[[], paddle.Tensor]) -> 
             each.set_value(values)
 
 
-def _reading(layer: Any, weight: paddle.Tensor) -> Callable[..., paddle.Tensor]:
+def _reading(layer: Layer, weight: paddle.Tensor) -> Callable[..., paddle.Tensor]:
     """The layer's `forward`, from another weight."""
 
-    def forward(x: Any = None, input: Any = None) -> paddle.Tensor:  # noqa: A002 - Paddle's word
+    def forward(x: Tensor | None = None, input: Tensor | None = None) -> paddle.Tensor:  # noqa: A002 - Paddle's word
         ids = x if input is None else input
         rows: paddle.Tensor = paddle.nn.functional.embedding(
             ids,
             weight=weight,
-            padding_idx=layer._padding_idx,  # noqa: SLF001
+            padding_idx=paddle_internals.padding_index(layer),
             sparse=False,
         )
         return rows
@@ -159,13 +170,13 @@ def embedding_weights(model: paddle.nn.Layer) -> list[OwnedWeight]:
     """The weights of all embedding layers that could read from a table, each once."""
     found: dict[int, OwnedWeight] = {}
     for name, layer in model.named_sublayers(include_self=True):
-        weight = layer._parameters.get(WEIGHT)  # noqa: SLF001
+        weight = paddle_internals.parameters_of(layer).get(WEIGHT)
         if isinstance(layer, paddle.nn.Embedding) and weight is not None and type(layer).forward is PLAIN:
             found.setdefault(id(weight), OwnedWeight(weight, {})).layers[name] = layer
     return [*found.values()]
 
 
-def _all_parameters(model: paddle.nn.Layer, more: Iterable[Any]) -> list[Any]:
+def _all_parameters(model: paddle.nn.Layer, more: Iterable[Parameter]) -> list[Parameter]:
     """Those of the model, then those that only an optimizer has."""
     found = {id(each): each for each in model.parameters()}
     found |= {id(each): each for each in more if id(each) not in found}
@@ -178,8 +189,10 @@ def _facts(owned: OwnedWeight, model: paddle.nn.Layer) -> EmbeddingFacts:
     others = [
         name or type(layer).__name__
         for name, layer in model.named_sublayers(include_self=True)
-        if id(layer) not in own and any(each is owned.weight for each in layer._parameters.values())  # noqa: SLF001
+        if id(layer) not in own and any(each is owned.weight for each in paddle_internals.parameters_of(layer).values())
     ]
+    layers = owned.layers.values()
+    kinds = {bool(getattr(each, "_sparse", False)) for each in layers}
     obstacle = ""
     if others:
         obstacle = f"its weight is also that of {', '.join(others)}"
@@ -189,35 +202,17 @@ def _facts(owned: OwnedWeight, model: paddle.nn.Layer) -> EmbeddingFacts:
         obstacle = "max_norm is no setting of tables"
     elif any(getattr(each, "_scale_grad_by_freq", False) for each in owned.layers.values()):
         obstacle = "scale_grad_by_freq is no setting of tables"
-    sparse = any(getattr(each, "_sparse", False) for each in owned.layers.values())
+    elif len(kinds) > 1 and any(paddle_internals.padding_of(each) is not None for each in layers):
+        obstacle = "of its layers only some have sparse=True, whose gradients of a padding index count"
     return EmbeddingFacts(
-        layers=tuple(owned.layers), rows=rows, dim=dim, is_sparse=sparse, is_tied=bool(others), obstacle=obstacle
+        layers=tuple(owned.layers),
+        rows=rows,
+        dim=dim,
+        is_sparse=True in kinds,
+        is_tied=bool(others),
+        is_mixed=len(kinds) > 1,
+        obstacle=obstacle,
     )
-
-
-def _table(facts: EmbeddingFacts, owned: OwnedWeight, learned: learning.LearnedBy, why: str) -> PlannedTable:
-    rule: Any = learned.rule
-    return PlannedTable(
-        name=facts.layers[0] or WEIGHT,
-        layers=facts.layers,
-        rows=facts.rows,
-        dim=facts.dim,
-        why=why,
-        rule=replace(rule, learning_rate=learned.rate * rule.learning_rate),
-        decay=learned.decay,
-        clip=learned.clip,
-        optimizer=learned.optimizer,
-        clip_group=learned.clip_group,
-        is_frozen=bool(owned.weight.stop_gradient),
-    )
-
-
-def padding_of(layer: Any) -> int | None:
-    """The id of a layer that reads as zeros."""
-    padding = layer._padding_idx  # noqa: SLF001
-    if padding is None or padding == -1 - layer._num_embeddings:  # noqa: SLF001
-        return None
-    return int(padding) if padding >= 0 else int(layer._num_embeddings + padding)  # noqa: SLF001
 
 
 def _unknown_names(choice: TableChoice, weights: list[OwnedWeight]) -> list[Problem]:

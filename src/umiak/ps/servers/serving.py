@@ -24,13 +24,12 @@ from umiak.core.problem import Exit, Problem
 from umiak.ps import environment
 from umiak.ps.errors import BadRequest, bad
 from umiak.ps.servers import metrics
-from umiak.ps.servers.metrics_endpoint import MetricsEndpoint
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import FrameType
-    from typing import Any
 
+    from umiak.core.json_types import JsonObject
     from umiak.ps.environment import PsSeat
     from umiak.ps.options import SessionOptions
 
@@ -60,18 +59,25 @@ def serve(seat: PsSeat, options: SessionOptions, *, linger_s: float = 0.0) -> in
             umiak.progress()  # a server that nobody asks anything is not a server that hangs
             verdict = server.wait(LOOK_S)
             if verdict is not None:
-                if not _stays(seat, verdict):
+                # A trainer that was killed just behind its last word is started again, and finds its work done.
+                may_somebody_come = seat.launched and json.loads(verdict)["ok"] is True
+                if not may_somebody_come:
                     break
                 time.sleep(STAY_S)
         if verdict is None:
-            _report_early_end(seat, received[0][0], json.loads(server.status())["trainers"])
+            # Trainers still need it, and all that they find out is that it can't be reached.
+            trainers = json.loads(server.status())["trainers"]
+            waiting = ", ".join(str(each["rank"]) for each in trainers if each["state"] != "done")
+            if waiting:
+                why = f"received {signal.Signals(received[0][0]).name}; not yet done: trainer {waiting}"
+                print(f"umiak.ps: server {seat.rank} ends: {why}", file=sys.stderr)
     finally:
         if endpoint is not None:
             endpoint.close()
         server.stop()
         for number, handler in previous.items():
             signal.signal(number, handler)
-    ended: dict[str, Any] = json.loads(verdict) if verdict else {"ok": True}
+    ended: JsonObject = json.loads(verdict) if verdict else {"ok": True}
     if ended["ok"]:
         if ended.get("lost"):
             print(f"umiak.ps: server {seat.rank}: {ended['text']}", file=sys.stderr)
@@ -82,20 +88,7 @@ def serve(seat: PsSeat, options: SessionOptions, *, linger_s: float = 0.0) -> in
     return Exit.JOB_FAILED
 
 
-def _stays(seat: PsSeat, verdict: str) -> bool:
-    """Whether somebody may still come: a trainer that was killed just behind its last word is started again, and finds its work done."""
-    return seat.launched and json.loads(verdict)["ok"] is True
-
-
-def _report_early_end(seat: PsSeat, number: int, trainers: list[dict[str, Any]]) -> None:
-    """Say why a server ends that trainers still need: all that they find out is that it can't be reached."""
-    waiting = [each["rank"] for each in trainers if each["state"] != "done"]
-    if waiting:
-        ranks, name = ", ".join(map(str, waiting)), signal.Signals(number).name
-        print(f"umiak.ps: server {seat.rank} ends: received {name}; not yet done: trainer {ranks}", file=sys.stderr)
-
-
-def _metrics_endpoint(seat: PsSeat, options: SessionOptions, page: Callable[[], str]) -> MetricsEndpoint | None:
+def _metrics_endpoint(seat: PsSeat, options: SessionOptions, page: Callable[[], str]) -> metrics.MetricsEndpoint | None:
     """What tells Prometheus how this server is, if it was asked for. A job does not end because a port is taken."""
     address: tuple[str, int] | Problem | None = seat.metrics
     if options.metrics is not None:
@@ -107,7 +100,7 @@ def _metrics_endpoint(seat: PsSeat, options: SessionOptions, page: Callable[[], 
         raise BadRequest(address)
     host, port = address
     try:
-        endpoint = MetricsEndpoint(host, port, token=seat.token, page=page)
+        endpoint = metrics.MetricsEndpoint(host, port, token=seat.token, page=page)
     except OSError as error:
         print(f"umiak.ps: server {seat.rank}: no metrics at {host}:{port}: {error.strerror}", file=sys.stderr)
         return None
@@ -116,7 +109,7 @@ def _metrics_endpoint(seat: PsSeat, options: SessionOptions, page: Callable[[], 
     return endpoint
 
 
-def _config(seat: PsSeat, options: SessionOptions) -> dict[str, Any]:
+def _config(seat: PsSeat, options: SessionOptions) -> JsonObject:
     host, port = seat.endpoint
     return {
         "host": host,
@@ -133,7 +126,7 @@ def _config(seat: PsSeat, options: SessionOptions) -> dict[str, Any]:
     }
 
 
-def _log(seat: PsSeat, options: SessionOptions) -> dict[str, Any] | None:
+def _log(seat: PsSeat, options: SessionOptions) -> JsonObject | None:
     """Where and how often pushes are made durable."""
     if options.durability_ms is None:
         return None

@@ -10,11 +10,13 @@ from __future__ import annotations
 
 from umiak.core.shown import one_line
 from umiak.core.value import value
+from umiak.ps.servers import latencies
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from typing import Any
+    from collections.abc import Sequence
+
+    from umiak.core.json_types import JsonMapping, JsonObject
 
 RATES = {
     "pulls_per_s": "pulls",
@@ -32,26 +34,29 @@ class Look:
     """One server at one moment: what it said of itself, or why it said nothing."""
 
     endpoint: str
-    said: Mapping[str, Any] | None = None
+    said: JsonMapping | None = None
     why: str | None = None
 
 
-def report(now: Sequence[Look], before: Sequence[Look], seconds: float) -> dict[str, Any]:
+def report(now: Sequence[Look], before: Sequence[Look], seconds: float) -> JsonObject:
     """The whole job. Rates are those between the two looks, ``seconds`` apart."""
     earlier = {look.endpoint: look.said for look in before}
     heard = [look.said for look in now if look.said is not None]
-    first: Mapping[str, Any] = heard[0] if heard else {}
+    first: JsonMapping = heard[0] if heard else {}
     return {
         "job": first.get("job"),
         "step": max((each["step"] for each in heard), default=None),
         "step_waits_for": sorted({rank for each in heard for rank in each["step_waits_for"]}),
         "servers": [_server(look, earlier.get(look.endpoint), seconds) for look in now],
+        "latencies": latencies.told_of(
+            (look.said, earlier.get(look.endpoint)) for look in now if look.said is not None
+        ),
         "tables": _tables(heard),
         "trainers": _trainers(heard),
     }
 
 
-def text(report: Mapping[str, Any]) -> str:
+def text(report: JsonMapping) -> str:
     """Tables of servers, embedding and dense tables, and trainers, with what they wait for."""
     servers = report["servers"]
     up = [server for server in servers if server["reachable"]]
@@ -67,10 +72,11 @@ def text(report: Mapping[str, Any]) -> str:
     for trainer in report["trainers"]:
         waits = one_line(trainer["waits"] or "-", 200)
         trainers.append([str(trainer["rank"]), trainer["state"], str(trainer["step"]), waits])
-    return "\n\n".join([head, _aligned(rows), _aligned(tables), _aligned(trainers)])
+    parts = [rows, _latency_rows(report["latencies"]), tables, trainers]
+    return "\n\n".join([head, *(_aligned(part) for part in parts if part)])
 
 
-def _server(look: Look, earlier: Mapping[str, Any] | None, seconds: float) -> dict[str, Any]:
+def _server(look: Look, earlier: JsonMapping | None, seconds: float) -> JsonObject:
     said = look.said
     if said is None:
         return {"endpoint": look.endpoint, "reachable": False, "why": look.why}
@@ -86,11 +92,12 @@ def _server(look: Look, earlier: Mapping[str, Any] | None, seconds: float) -> di
         "requests": said["requests"],
         **said["traffic"],
         **_rates(said, earlier, seconds),
+        "latencies": latencies.told_of([(said, earlier)]),
         "log": said["log"],
     }
 
 
-def _rates(said: Mapping[str, Any], earlier: Mapping[str, Any] | None, seconds: float) -> dict[str, float | None]:
+def _rates(said: JsonMapping, earlier: JsonMapping | None, seconds: float) -> dict[str, float | None]:
     """None for a server that was not there before, or was another one."""
     if earlier is None or earlier["life"] != said["life"] or seconds <= 0:
         return dict.fromkeys(RATES)
@@ -98,9 +105,9 @@ def _rates(said: Mapping[str, Any], earlier: Mapping[str, Any] | None, seconds: 
     return {name: (counts[of] - old[of]) / seconds for name, of in RATES.items()}
 
 
-def _tables(heard: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def _tables(heard: Sequence[JsonMapping]) -> list[JsonObject]:
     """Each table, added up over the servers."""
-    found: dict[str, dict[str, Any]] = {}
+    found: dict[str, JsonObject] = {}
     for said in heard:
         for name, table in said["tables"].items():
             size = "rows" if table["kind"] == "sparse" else "elements"
@@ -111,7 +118,7 @@ def _tables(heard: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return [found[name] for name in sorted(found)]
 
 
-def _trainers(heard: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def _trainers(heard: Sequence[JsonMapping]) -> list[JsonObject]:
     """Each trainer as the first server sees it; what it waits for may be known to another one."""
     if not heard:
         return []
@@ -131,7 +138,7 @@ def _trainers(heard: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     ]
 
 
-def _server_row(server: Mapping[str, Any]) -> list[str]:
+def _server_row(server: JsonMapping) -> list[str]:
     if not server["reachable"]:
         return ["?", server["endpoint"], "no answer: " + one_line(server["why"] or "", 160)]
     dense = [server["dense_pulls_per_s"], server["dense_pushes_per_s"]]
@@ -141,16 +148,32 @@ def _server_row(server: Mapping[str, Any]) -> list[str]:
         _time(server["up_s"]),
         _count(server["rows"]),
         _bytes(server["bytes"]),
-        _count(server["pulls_per_s"]),
-        _count(server["pulled_rows_per_s"]),
-        _count(server["pushes_per_s"]),
-        _count(server["pushed_rows_per_s"]),
+        *(_count(server[f"{each}_per_s"]) for each in ("pulls", "pulled_rows", "pushes", "pushed_rows")),
         _count(None if None in dense else sum(dense)),
         _log(server["log"]),
     ]
 
 
-def _log(log: Mapping[str, Any] | None) -> str:
+def _latency_rows(told: JsonMapping) -> list[list[str]]:
+    """Of all servers together; nothing if nobody has pulled or pushed."""
+    rows = [["LATENCY", "REQUESTS", "P50", "P99", "RECENT", "P50", "P99"]]
+    for kind, each in told.items():
+        recent = each["recent"]
+        last = [_count(recent["count"]), span(recent["p50_s"]), span(recent["p99_s"])] if recent else ["-"] * 3
+        name = kind.replace("_", " ")
+        rows.append([name, _count(each["count"]), span(each["p50_s"]), span(each["p99_s"]), *last])
+    return rows if len(rows) > 1 else []
+
+
+def span(seconds: float) -> str:
+    """Of a request: ``310 us``, ``2.4 ms``, ``1.2 s``."""
+    for size, unit in ((1.0, "s"), (1e-3, "ms")):
+        if seconds >= size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds * 1e6:.3g} us"
+
+
+def _log(log: JsonMapping | None) -> str:
     if log is None:
         return "none"
     failure = log["failure"] or log["snapshot_failure"]

@@ -8,7 +8,7 @@ registry.push()                          end of a step: one push per table
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import umiak_native
@@ -18,15 +18,22 @@ from umiak.ps import specs
 from umiak.ps.errors import bad
 
 if TYPE_CHECKING:
-    from typing import Any
+    from numpy.typing import ArrayLike, NDArray
 
-    from numpy.typing import NDArray
-
-    from umiak.ps.clients.protocol import Absent, Floats, Push
+    from umiak.core.json_types import JsonObject
+    from umiak.data.array_types import AnyArray
     from umiak.ps.communicators import Communicator
+    from umiak.ps.gradients import Absent, Floats, Push
     from umiak.ps.specs import Clip, Decay, Rule, SparseTable
 
     Keys = NDArray[np.uint64]
+
+
+class HeldGradients(NamedTuple):
+    """What a table has of gradients behind a step, until somebody clears them."""
+
+    batches: list[list[tuple[Keys, Floats]]]
+    is_of_all_rows: bool
 
 
 class EmbeddingTable:
@@ -43,6 +50,8 @@ class EmbeddingTable:
         """Whether its gradients take part where all are scaled down together."""
         self.counts_padding = False
         """Whether those of ids that never learn count in the norm, as in Paddle, where gradients of ``sparse=True`` have them."""
+        self.is_of_all_rows = False
+        """Whether what was collected would be a gradient of all rows without tables: one that is not sparse."""
         self._communicator = communicator
         self._number: int | None = None
         self._batches: list[list[tuple[Keys, Floats]]] = [[]]
@@ -88,7 +97,7 @@ class EmbeddingTable:
 
     def collect(self, keys: Keys, rows: Floats) -> None:
         """Gradients for the end of the step; one row per key. The arrays are kept until then, not copied."""
-        self._batches[-1].append((keys.reshape(-1), rows.reshape(keys.size, -1)))
+        self._batches[-1].append((keys.reshape(-1), rows.reshape(keys.size, -1 if keys.size else rows.shape[-1])))
 
     def take(self) -> tuple[Keys, Floats] | None:
         """Everything that was collected, as one push, and forget it; a key's gradients are summed, those of each batch first.
@@ -110,6 +119,16 @@ class EmbeddingTable:
     @property
     def has_gradients(self) -> bool:
         return any(self._batches)
+
+    def held(self) -> HeldGradients:
+        """The gradients that were collected, for `hold`: whatever is done with them meanwhile, these stay as they are."""
+        self._merged = None
+        return HeldGradients([[*batch] for batch in self._batches if batch], self.is_of_all_rows)
+
+    def hold(self, held: HeldGradients) -> None:
+        """Let these be there again: what comes is added to them, as in Paddle where nobody clears gradients."""
+        self._batches, self.is_of_all_rows = [*held.batches] or [[]], held.is_of_all_rows
+        self._merged = None
 
     def merged(self) -> Floats:
         """The gradients that were collected, one row per key, to be looked at or multiplied in place before `push`.
@@ -137,6 +156,7 @@ class EmbeddingTable:
     def forget(self) -> None:
         self._batches = [[]]
         self._merged = None
+        self.is_of_all_rows = False
         self._padding = {}
 
 
@@ -298,7 +318,7 @@ def chained(slots: list[tuple[Keys, Keys]]) -> tuple[Keys, Keys]:
     return values, np.concatenate(offsets)
 
 
-def listed(ids: Any) -> NDArray[Any]:
+def listed(ids: ArrayLike) -> AnyArray:
     """Ids of a list, or a single one, as an array."""
     try:
         found = np.asarray(ids)
@@ -309,7 +329,7 @@ def listed(ids: Any) -> NDArray[Any]:
         ) from None
 
 
-def as_keys(ids: NDArray[Any]) -> Keys:
+def as_keys(ids: AnyArray) -> Keys:
     """Ids as the 64-bit keys that tables have; a negative id is the key with the same bits."""
     if ids.dtype == np.uint64:
         return ids
@@ -322,17 +342,20 @@ def as_keys(ids: NDArray[Any]) -> Keys:
 def sparse_spec(
     dim: int,
     *,
-    rule: Rule | None,
-    init: specs.Init | None,
-    seed: int,
-    clip: specs.Clip | None,
-    decay: specs.Decay | None,
-    entry: specs.Entry | None,
-    accessor: specs.Accessor | None,
+    rule: Rule | None = None,
+    init: specs.Init | None = None,
+    seed: int = 0,
+    clip: specs.Clip | None = None,
+    decay: specs.Decay | None = None,
+    entry: specs.Entry | None = None,
+    accessor: specs.Accessor | None = None,
+    every_row: bool = False,
 ) -> SparseTable:
     """A table's spec from what a layer was told; what was not said has its default."""
-    said: dict[str, Any] = {"rule": rule, "init": init, "clip": clip, "decay": decay, "entry": entry}
+    said: JsonObject = {"rule": rule, "init": init, "clip": clip, "decay": decay, "entry": entry}
     said["accessor"] = accessor
-    spec = specs.SparseTable(dim=dim, seed=seed, **{name: item for name, item in said.items() if item is not None})
+    spec = specs.SparseTable(
+        dim=dim, seed=seed, every_row=every_row, **{name: item for name, item in said.items() if item is not None}
+    )
     specs.check(spec)
     return spec

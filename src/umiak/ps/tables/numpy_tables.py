@@ -20,10 +20,13 @@ from umiak.ps.errors import bad
 from umiak.ps.tables.lookup import as_keys, checked_absent, listed
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import ArrayLike
 
-    from umiak.ps.clients.protocol import Absent, Floats
     from umiak.ps.communicators import Communicator
+    from umiak.ps.communicators.next_rows import Look
+    from umiak.ps.gradients import Absent, Floats
     from umiak.ps.specs import DenseTable, SparseTable
     from umiak.ps.tables.lookup import Keys
 
@@ -32,7 +35,19 @@ if TYPE_CHECKING:
 _A_ROW_EACH = "give a row for each key, in the order of the keys"
 
 
-class SparseTableHandle:
+class _TableHandle:
+    """What tables of both kinds have."""
+
+    number: int
+    """What a client calls it."""
+    _communicator: Communicator
+
+    def set_learning_rate(self, learning_rate: float) -> None:
+        """From the next step on. Every trainer calls it at the same step."""
+        self._communicator.set_learning_rate(self.number, learning_rate)
+
+
+class SparseTableHandle(_TableHandle):
     """Rows by key. Keys are integers of any shape; rows have one dimension more."""
 
     def __init__(self, name: str, spec: SparseTable, communicator: Communicator) -> None:
@@ -40,11 +55,14 @@ class SparseTableHandle:
         self.spec = spec
         self._communicator = communicator
         self.number = communicator.open(name, spec)
-        """What a client calls it."""
 
     def pull(self, keys: ArrayLike, *, create: bool = True, absent: Absent = "initial") -> Floats:
         """A row for each key. Missing ones are created; without ``create`` they read as ``absent`` says: as they would begin, or zeros."""
         return self._communicator.pull(self.number, _keys(keys), create=create, absent=checked_absent(absent))
+
+    def looks(self, keys: ArrayLike) -> Iterator[Look]:
+        """What a pull of these keys looks up, for `Session.prefetch`."""
+        yield self, _keys(keys)
 
     def push(self, keys: ArrayLike, gradients: ArrayLike, *, share: float | None = None) -> None:
         """This trainer's gradients of the step, a row for each key; those of equal keys add up. At most once in a step.
@@ -63,12 +81,9 @@ class SparseTableHandle:
         flat = _keys(keys).reshape(-1)
         self._communicator.set(self.number, flat, self._rows("rows", rows, flat, specs.pull_width(self.spec)))
 
-    def set_learning_rate(self, learning_rate: float) -> None:
-        """From the next step on. Every trainer calls it at the same step."""
-        self._communicator.set_learning_rate(self.number, learning_rate)
-
     def shrink(self) -> int:
         """Let what rows count decay, and evict those that count for too little; one trainer calls it. Returns how many went."""
+        self._communicator.next_rows.forget(self.number)
         return self._communicator.client.shrink(self.number)
 
     def _rows(self, what: str, given: ArrayLike, keys: Keys, width: int) -> Floats:
@@ -80,7 +95,7 @@ class SparseTableHandle:
         return rows.reshape(*keys.shape, width)
 
 
-class DenseTableHandle:
+class DenseTableHandle(_TableHandle):
     """Named arrays, as one array of one dimension that has them end to end."""
 
     def __init__(self, name: str, spec: DenseTable, communicator: Communicator, values: Values | None) -> None:
@@ -91,7 +106,6 @@ class DenseTableHandle:
         size = sum(array.size for array in spec.arrays)
         first = np.zeros(size, np.float32) if values is None else np.concatenate(self._end_to_end(values))
         self.number = communicator.open_dense(name, spec, first)
-        """What a client calls it."""
 
     def pull(self, out: Floats | None = None) -> Floats:
         """All numbers, in ``out`` if it is given."""
@@ -105,10 +119,6 @@ class DenseTableHandle:
         """Overwrite all numbers; trainer 0's count. Where trainers wait for each other, with the next step."""
         whole = self._end_to_end(values)
         self._communicator.set_dense(self.number, np.concatenate(whole))
-
-    def set_learning_rate(self, learning_rate: float) -> None:
-        """From the next step on. Every trainer calls it at the same step."""
-        self._communicator.set_learning_rate(self.number, learning_rate)
 
     def by_name(self, values: Floats) -> dict[str, Floats]:
         """Each array by its name and in its shape: views of what `pull` gave."""

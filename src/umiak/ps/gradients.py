@@ -1,4 +1,4 @@
-"""Gradients that are not there, as dense pushes say it. A decider.
+"""Gradients as pushes have them: those of dense parameters that are not there, and rows that count. A decider.
 
 A parameter without a gradient in a step stays as it is: it does not decay, its moments do not move it, and the step does not count for
 it. A gradient of zeros would do all of that, so among the numbers of a push a parameter without one has a mark in each of its places:
@@ -18,10 +18,22 @@ import numpy as np
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import Literal
 
     from numpy.typing import NDArray
 
     Floats = NDArray[np.float32]
+    Keys = NDArray[np.uint64] | NDArray[np.int64]
+    Gradients = Floats | list[Floats]
+    """Of all elements of a dense table: one array, or several that follow each other."""
+    Push = tuple[int, Keys, Floats]
+    """Gradients of rows: table, keys, rows."""
+    Absent = Literal["initial", "zeros"]
+    """What a row that is only read, and is not there, reads as: what it would begin with, or zeros."""
+
+
+STATISTICS = 3
+"""Columns before the gradients of a pushed row with an accessor: slot, show, click."""
 
 
 class Missing(enum.IntEnum):
@@ -82,3 +94,13 @@ def summed(parts: Sequence[Floats]) -> Floats:
         cleared = [part for part in parts if mark_of(part) is Missing.CLEARED]
         return (cleared or parts)[0]
     return there[0] if len(there) == 1 else np.add.reduce(there)
+
+
+def scaled(rows: Floats, scale: float, *, statistics: bool) -> Floats:
+    """Rows whose gradients are multiplied; what is counted stays. The rows themselves if there is nothing to do."""
+    if scale == 1.0:
+        return rows
+    product: Floats = rows * np.float32(scale)
+    if statistics:
+        product[:, :STATISTICS] = rows[:, :STATISTICS]
+    return product

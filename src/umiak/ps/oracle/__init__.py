@@ -1,1 +1,0 @@
-"""Tables of a parameter server in numpy: what the native core is compared with, bit for bit."""
