@@ -1,0 +1,1 @@
+"""Data of programs: datasets of files, generators of their lines, Hadoop's files."""

@@ -1,0 +1,1 @@
+"""`fluid.dygraph`: layers, rates and files of programs whose operations run at once."""

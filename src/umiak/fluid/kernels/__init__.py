@@ -1,0 +1,1 @@
+"""What each operation computes, with Paddle's dynamic graph."""

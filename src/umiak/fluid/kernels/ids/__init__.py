@@ -1,0 +1,1 @@
+"""Operations on ids: many classes, trees of items, hashes."""

@@ -1,0 +1,1 @@
+"""Operations that go through sequences step by step."""

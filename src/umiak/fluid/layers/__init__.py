@@ -1,0 +1,1 @@
+"""`fluid.layers`: functions that record operations."""

@@ -1,0 +1,1 @@
+"""How a program learns: gradients, clips, regularizers, optimizers, learning rates."""

@@ -1,0 +1,1 @@
+"""Programs are run: the executor, scopes, what is fed, what is saved."""
