@@ -35,13 +35,13 @@ if TYPE_CHECKING:
         Sgd,
         Uniform,
     )
-    from umiak.train.config.values import DenseSlot, Slots
+    from umiak.train.config.slots import DenseSlot
+    from umiak.train.config.values import Slots
     from umiak.train.metrics import make_metric
-    from umiak.train.metrics.classes import Accuracy, PrecisionRecall, RecallK
+    from umiak.train.metrics.classes import Accuracy, PosNegRatio, PrecisionRecall, RecallK
     from umiak.train.metrics.clicks import Auc, Calibration, LogLoss, Mean
     from umiak.train.metrics.metric import Metric
     from umiak.train.metrics.metric_set import MetricSet
-    from umiak.train.metrics.pairs import PosNegRatio
     from umiak.train.modeling import (
         ClickModel,
         Embedding,
@@ -108,7 +108,8 @@ _HOMES = {
     "Metric": "umiak.train.metrics.metric",
     "MetricSet": "umiak.train.metrics.metric_set",
     **dict.fromkeys((*_INITIALIZERS, *_RULES), "umiak.ps.specs"),
-    **dict.fromkeys(("DenseSlot", "Slots"), "umiak.train.config.values"),
+    "DenseSlot": "umiak.train.config.slots",
+    "Slots": "umiak.train.config.values",
     "ReaderBase": "umiak.train.reading.base",
     "stable_hash": "umiak.data.hashing",
     **dict.fromkeys(("Problem", "UmiakError"), "umiak.core.problem"),

@@ -29,28 +29,41 @@ if TYPE_CHECKING:
 
 
 class Flat(nn.Layer):  # type: ignore[misc]
-    """Rows of sparse features and the values of dense ones, side by side."""
+    """Rows of sparse features and the values of dense ones, side by side. Rows are as long as each feature says, or else ``dim``."""
 
     def __init__(self, features: Sequence[str], slots: Slots, dim: int, tables: Tables) -> None:
         super().__init__()
         self.features = tuple(features)
         self.dense_width = slots.dense_width
-        self.width = len(self.features) * dim + self.dense_width
-        self.embedding = tables.embedding(dim)
+        self.by_dim: dict[int, list[str]] = {}
+        for name in self.features:
+            self.by_dim.setdefault(slots.dim(name, dim), []).append(name)
+        self.width = sum(each * len(names) for each, names in self.by_dim.items()) + self.dense_width
+        dims = [*self.by_dim] or [dim]
+        usual = dims[0] if len(dims) == 1 else dim
+        names_of_tables = ["embedding" if each == usual else f"embedding_{each}" for each in dims]
+        self.embeddings = nn.LayerList(
+            [tables.embedding(each, table=table) for each, table in zip(dims, names_of_tables, strict=True)]
+        )
 
     def forward(self, inputs: Inputs) -> paddle.Tensor:
-        rows = self.embedding(inputs.ids(*self.features)).flatten(1)
-        return paddle.concat([rows, inputs.dense()], axis=1) if self.dense_width else rows
+        if not self.features:
+            return inputs.dense()
+        looked_up = zip(self.embeddings, self.by_dim.values(), strict=True)
+        parts = [embedding(inputs.ids(*names)).flatten(1) for embedding, names in looked_up]
+        parts += [inputs.dense()] if self.dense_width else []
+        return parts[0] if len(parts) == 1 else paddle.concat(parts, axis=1)
 
 
 class Fields(nn.Layer):  # type: ignore[misc]
-    """A vector for each feature; that of a dense one is its value times a vector that is learned."""
+    """A vector for each feature; that of a dense one is its value times a vector that is learned. All are as long as the features say, or else ``dim``."""
 
     def __init__(self, features: Sequence[str], slots: Slots, dim: int, tables: Tables) -> None:
         super().__init__()
         self.features = tuple(features)
         self.dense_width = slots.dense_width
         self.count = len(self.features) + self.dense_width
+        self.dim = dim = slots.common_dim(self.features, dim)
         self.embedding = tables.embedding(dim)
         if self.dense_width:
             self.vectors = self.create_parameter(
@@ -58,6 +71,8 @@ class Fields(nn.Layer):  # type: ignore[misc]
             )
 
     def forward(self, inputs: Inputs) -> paddle.Tensor:
+        if not self.features:
+            return inputs.dense().unsqueeze(2) * self.vectors
         rows = self.embedding(inputs.ids(*self.features))
         if not self.dense_width:
             return rows
@@ -75,6 +90,8 @@ class Wide(nn.Layer):  # type: ignore[misc]
         self.bias = None if self.dense else self.create_parameter([1], is_bias=True)
 
     def forward(self, inputs: Inputs) -> paddle.Tensor:
+        if not self.features and self.dense is not None:
+            return self.dense(inputs.dense())
         first = self.weights(inputs.ids(*self.features)).sum(axis=1)
         return first + (self.dense(inputs.dense()) if self.dense else self.bias)
 

@@ -21,7 +21,7 @@ from umiak.train.config import load
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from umiak.models.samples import Make
+    from umiak.models.samples import Maker
 
 LEAST = 100
 """With fewer samples a test part may have no click."""
@@ -57,7 +57,7 @@ def main(words: Sequence[str] | None = None) -> int:
     if said.seed < 0:
         parser.error(f"--seed: 0 or more, not {said.seed}")
     directory = said.out or os.path.join("umiak_data", *name.split("."))
-    make: Make = importlib.import_module(f"umiak.models.{name}.sample").make
+    make: Maker = importlib.import_module(f"umiak.models.{name}.sample").make
     try:
         best = make(directory, said.samples, said.seed)
     except OSError as error:

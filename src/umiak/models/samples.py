@@ -1,11 +1,9 @@
 """What makers of sample data have in common: slots drawn, labels drawn from known probabilities, slot files written. An adapter, without Paddle.
 
-    def draw(samples: int = 40_000, seed: int = 1) -> Sample:
-        rng = np.random.default_rng(seed)
-        x = criteo(rng, with_test(samples))
-        return clicks(rng, scaled(x.numbers[:, 0], 1.5), x.columns, samples)
+    @of_criteo
+    def make(rng: np.random.Generator, x: Criteo) -> Floats:
+        return scaled(x.numbers[:, 0], 1.5)
 
-    make = maker(draw)
     make("umiak_data/rank/lr")          train/part-0000, ..., test/part-0000, ..., best.json
 
 A `Sample` knows the probabilities that its labels were drawn from. Nobody can do better than these: ``best.json`` has the AUC that they reach on the
@@ -16,8 +14,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -82,26 +79,29 @@ class Sample:
         return best
 
 
-class Draw(Protocol):
-    """What a ``sample.py`` has."""
+class Maker:
+    """What a ``sample.py`` has: the same seed gives the same bytes."""
 
-    def __call__(self, samples: int = SAMPLES, seed: int = SEED) -> Sample: ...
+    def __init__(self, how: Callable[[int, np.random.Generator], Sample]) -> None:
+        """``how`` draws so many samples to learn from, and others to evaluate with."""
+        self._how = how
 
+    def draw(self, samples: int = SAMPLES, seed: int = SEED) -> Sample:
+        return self._how(samples, np.random.default_rng(seed))
 
-class Make(Protocol):
-    """What it is called by."""
-
-    def __call__(self, directory: str, samples: int = SAMPLES, seed: int = SEED) -> dict[str, float]: ...
-
-
-def maker(draw: Draw) -> Make:
-    """A function that draws and writes."""
-
-    def make(directory: str, samples: int = SAMPLES, seed: int = SEED) -> dict[str, float]:
+    def __call__(self, directory: str, samples: int = SAMPLES, seed: int = SEED) -> dict[str, float]:
         """Write sample data below a directory; returns the best that any model can reach, by metric."""
-        return draw(samples, seed).write(directory)
+        return self.draw(samples, seed).write(directory)
 
-    return make
+
+def of_criteo(logit: Callable[[np.random.Generator, Criteo], Floats]) -> Maker:
+    """For models with one answer about samples in the layout of Criteo's data: clicks with the probability that a logit says."""
+
+    def how(samples: int, rng: np.random.Generator) -> Sample:
+        x = criteo(rng, with_test(samples))
+        return clicks(rng, logit(rng, x), x.columns, samples)
+
+    return Maker(how)
 
 
 # ---- labels
@@ -193,7 +193,7 @@ def one_id(slot: str, ids: Whole) -> Tokens:
 
 def several_ids(slot: str, ids: Whole, lengths: Whole) -> Tokens:
     """A slot with the first ids of each row of a matrix."""
-    rows: list[Any] = one_id(slot, ids)  # type: ignore[assignment]
+    rows = one_id(slot, ids)
     return [" ".join(row[:length]) for row, length in zip(rows, lengths.tolist(), strict=True)]
 
 

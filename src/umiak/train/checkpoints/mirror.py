@@ -19,11 +19,13 @@ import json
 import os
 import shutil
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from umiak.adapters import private_files
 from umiak.adapters.stores import storage
-from umiak.core.problem import Exit, Problem, UmiakError
+from umiak.core.problem import UmiakError
 from umiak.core.shown import without_password
 from umiak.core.value import replace, value
 from umiak.ps import manifest
@@ -172,9 +174,7 @@ def mirrored(run: Run) -> tuple[Run, Mirrors]:
     """The run with local paths in the place of URLs, and what connects the two."""
     if run.runner.online and run.runner.inference and storage.is_url(run.runner.inference.path):
         what = f"online learning publishes models in a directory, not behind a URL: {without_password(run.runner.inference.path)}"
-        raise UmiakError(
-            Problem(code="UM-TRAIN-040", what=what, hint="let save_inference_path be a local or a mounted directory")
-        )
+        raise UmiakError.of("UM-TRAIN-040", what, hint="let save_inference_path be a local or a mounted directory")
     mirrors: dict[str, Mirror] = {}
 
     def local(path: str) -> str:
@@ -217,16 +217,13 @@ def _state(path: Path) -> list[list[int]]:
     return [[each.st_size, each.st_mtime_ns, each.st_ino] for each in seen]
 
 
-class _refusals:  # noqa: N801 - read as a word: with _refusals(url)
+@contextmanager
+def _refusals(url: str) -> Iterator[None]:
     """What a store refuses, said as a problem."""
-
-    def __init__(self, url: str) -> None:
-        self._url = url
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, kind: object, error: BaseException | None, at: object) -> None:
-        if isinstance(error, Exception) and not isinstance(error, UmiakError):
-            what = f"{without_password(self._url)}: checkpoints can't be kept there"
-            problem = Problem(code="UM-TRAIN-040", what=what, why=f"{type(error).__name__}: {error}")
-            raise UmiakError(problem, exit_status=Exit.REFUSED) from error
+    try:
+        yield
+    except UmiakError:
+        raise
+    except Exception as error:
+        what = f"{without_password(url)}: checkpoints can't be kept there"
+        raise UmiakError.refused("UM-TRAIN-040", what, why=f"{type(error).__name__}: {error}") from error

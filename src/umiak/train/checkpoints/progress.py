@@ -8,15 +8,19 @@ Between two epochs ``trainers`` is empty; within one, each trainer has its place
 from __future__ import annotations
 
 import base64
+import json
 import math
 import zlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from umiak.core.decode import Malformed, decode, encode
 from umiak.core.value import value
+
+if TYPE_CHECKING:
+    from umiak.core.json_types import JsonObject
 
 KEY = "umiak_train"
 """Where it stands in the metadata of a checkpoint."""
@@ -44,6 +48,8 @@ class EpochRow:
     blank_lines: int = 0
     bad_lines: int = 0
     """Lines that were passed over."""
+    lag: int | None = None
+    """Of a pass over a stream: the messages that were there behind it."""
 
 
 @value
@@ -54,7 +60,7 @@ class TrainerState:
     """Its steps since the beginning of the run."""
     place: str
     """Where its feed stands: JSON."""
-    board: str
+    metrics: str
     """What its metrics have seen: float64 numbers, packed."""
     batch: int = 0
     samples: int = 0
@@ -85,12 +91,12 @@ class Progress:
     """Samples of all trainers in the stage, as far as it is done."""
     seconds: float = 0.0
     """Time that was spent on the stage."""
-    board_layout: str = ""
+    metrics_layout: str = ""
     trainers: tuple[TrainerState, ...] = ()
     generators: tuple[str, ...] = ()
     """What the code of each trainer's models would draw next; nothing where each step begins with a seed of its own."""
-    deal: str = ""
-    """What of the stage's parts is left, where parts are dealt: JSON."""
+    queue: str = ""
+    """What of the stage's parts is left, where trainers take them from a queue: JSON."""
     history: tuple[EpochRow, ...] = ()
     best: float | None = None
     """What early stopping has seen so far."""
@@ -101,11 +107,15 @@ class Progress:
     """Online learning: the last directory of the last pass that is done, ``YYYYMMDD/HHMM``."""
     evaluated: dict[str, float | None] = {}
     """Within a pass: what it was evaluated with before it was trained on."""
+    features: str = ""
+    """The hash of the features' lock, where data is tables."""
+    stream: str = ""
+    """Which messages of a stream are done, and which are in this pass: JSON of `umiak.train.run.streams.state`."""
 
 
-def to_plain(progress: Progress) -> dict[str, Any]:
+def to_plain(progress: Progress) -> JsonObject:
     """As it stands in a checkpoint's metadata."""
-    plain: dict[str, Any] = encode(progress)
+    plain: JsonObject = encode(progress)
     return {KEY: plain}
 
 
@@ -115,9 +125,27 @@ def from_plain(metadata: Any) -> Progress | None:
     if plain is None:
         return None
     try:
-        return decode(Progress, plain)
-    except Malformed:
+        return decode(Progress, _with_new_names(plain))
+    except (Malformed, ValueError):
         return None
+
+
+OLDER_NAMES = {"board": "metrics", "board_layout": "metrics_layout", "deal": "queue"}
+"""Keys of checkpoints that earlier versions wrote."""
+
+
+def _with_new_names(saved: Any) -> Any:
+    """What a checkpoint says, under today's keys; also of the queue of parts, which is JSON in itself."""
+    if isinstance(saved, list):
+        return [_with_new_names(part) for part in saved]
+    if not isinstance(saved, dict):
+        return saved
+    renamed = {OLDER_NAMES.get(key, key): part for key, part in saved.items()}
+    if isinstance(renamed.get("trainers"), list):
+        renamed["trainers"] = _with_new_names(renamed["trainers"])
+    if isinstance(queue := renamed.get("queue"), str) and '"deal"' in queue:
+        renamed["queue"] = json.dumps(_with_new_names(json.loads(queue)))
+    return renamed
 
 
 def packed(vector: NDArray[np.float64]) -> str:

@@ -16,11 +16,14 @@ import json
 import os
 import time
 from enum import Enum
-from typing import Any
+from typing import TYPE_CHECKING
 
 from umiak.core.value import value
 from umiak.ps.sessions import Session
 from umiak.train.checkpoints import runs
+
+if TYPE_CHECKING:
+    from umiak.core.json_types import JsonObject
 
 LIST = "donefile.jsonl"
 KEY = "umiak_published"
@@ -59,14 +62,14 @@ class Model:
 def publish(job: Session, path: str, model: Model) -> str:
     """Save a model and write it into the list. Every trainer calls it; the first one does it. Returns where it is."""
     at = os.path.join(path, model.name)
-    plain: dict[str, Any] = {"day": model.day, "pass": model.number, "kind": model.kind.value}
+    plain: JsonObject = {"day": model.day, "pass": model.number, "kind": model.kind.value}
     runs.put(job, at, {KEY: plain}, mode=model.kind.mode)
     if job.is_first:
         add_line(os.path.join(path, LIST), {**plain, "path": model.name, "time": round(time.time(), 3)})
     return at
 
 
-def add_line(file: str, what: dict[str, Any]) -> None:
+def add_line(file: str, what: JsonObject) -> None:
     """One line more, as a whole and on disk; half a line of one who was killed is ended first."""
     handle = os.open(file, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
     try:

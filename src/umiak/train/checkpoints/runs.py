@@ -19,11 +19,11 @@ import shutil
 import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import umiak_native
 
-from umiak.core.problem import Exit, Problem, UmiakError
+from umiak.core.problem import UmiakError, free_space
 from umiak.core.value import value
 from umiak.ps import checkpoint, values
 from umiak.ps.manifest import FILE_NAME, BadCheckpoint, Manifest
@@ -31,13 +31,16 @@ from umiak.ps.sessions import Session
 from umiak.ps.values import Opened
 from umiak.train.checkpoints import paddlerec
 from umiak.train.checkpoints.progress import Progress, from_plain, to_plain
-from umiak.train.config.days import is_day
+from umiak.train.config.kinds import is_day
 from umiak.train.config.values import Saving
+
+if TYPE_CHECKING:
+    from umiak.core.json_types import JsonMapping
 
 NEXT = ".next"
 """Behind the name of a checkpoint that will replace one."""
 STEPS_KEPT = 3
-FREE_SPACE = "free disk space, or save elsewhere: save_checkpoint_path"
+FREE_SPACE = free_space("save elsewhere: save_checkpoint_path")
 BEST = "best"
 """A link to the checkpoint that early stopping found best."""
 PREVIOUS = "previous-"
@@ -54,8 +57,7 @@ class Saved:
 
     path: str
     progress: Progress
-    saved: float = 0.0
-    """When, in seconds since 1970."""
+    manifest: Manifest
 
 
 def epoch_path(path: str, epoch: int) -> str:
@@ -89,7 +91,7 @@ def save(job: Session, path: str, progress: Progress) -> None:
     put(job, path, to_plain(progress))
 
 
-def put(job: Session, path: str, metadata: Mapping[str, Any], *, mode: str = "all") -> None:
+def put(job: Session, path: str, metadata: JsonMapping, *, mode: str = "all") -> None:
     """Save what of the tables ``mode`` asks for; one of that name is replaced. Every trainer calls it; the first one saves."""
     # One of the same name, of an earlier run or of the same place, stays until the new one is whole.
     made = path
@@ -107,24 +109,22 @@ def put(job: Session, path: str, metadata: Mapping[str, Any], *, mode: str = "al
         raise _failed(path, _words(error), hint=f"{FREE_SPACE}; {_outlook(path)}") from error
 
 
-def start_from(job: Session, path: str, tables: Mapping[str, Opened]) -> bool:
+def start_from(job: Session, path: str, tables: Mapping[str, Opened], manifest: Manifest | None = None) -> bool:
     """Take a checkpoint over; False: its values alone, because its tables learn otherwise. Every trainer calls it."""
+    manifest = manifest or checkpoint.read(path)
     try:
-        whole = values.fits(path, tables, shards=job.options.shards)
+        whole = values.fits(manifest, tables, shards=job.options.shards)
         if whole:
-            job.load(path)
+            job.load(path, manifest)
             return True
         if job.is_first or job.communicator.keeps_tables:
-            values.copy(path, job.client, tables)
+            values.copy(path, manifest, job.client, tables)
     except (umiak_native.BadFile, umiak_native.Refused) as error:
-        raise UmiakError(
-            Problem(
-                code="UM-TRAIN-022",
-                what=f"a checkpoint can't be loaded: {path}",
-                why=_words(error),
-                hint="move it away: `--resume` then continues from the previous one",
-            ),
-            exit_status=Exit.REFUSED,
+        raise UmiakError.refused(
+            "UM-TRAIN-022",
+            f"a checkpoint can't be loaded: {path}",
+            why=_words(error),
+            hint="move it away: `--resume` then continues from the previous one",
         ) from error
     job.meet("values")
     job.communicator.reload()
@@ -189,7 +189,7 @@ def keep(path: str, kept: int | None, *, steps: bool) -> None:
         # By time, not by how far each is: an earlier run may have come further.
         found = sorted(
             (saved for saved in _all(path) if pattern.fullmatch(os.path.basename(saved.path))),
-            key=lambda saved: (saved.saved, _reach(saved)),
+            key=lambda saved: (saved.manifest.saved, _reach(saved)),
         )
         best = os.path.realpath(os.path.join(path, BEST))
         for saved in (each for each in found[:-most] if os.path.realpath(each.path) != best):
@@ -205,19 +205,19 @@ def newest(paths: Iterable[str | None], runner: str) -> tuple[Saved | None, tupl
     found: list[Saved] = []
     skipped: list[str] = []
     for path in dict.fromkeys(path for path in paths if path):
-        for each in (Path(path), *_days(path)):
-            skipped += checkpoint.newest(each).skipped
-        found += [saved for saved in _all(path) if saved.progress.runner == runner]
+        whole, words = _whole(path)
+        skipped += words
+        found += [saved for saved in _of_runs(whole) if saved.progress.runner == runner]
     if not found:
         return None, tuple(skipped)
-    run = max(found, key=lambda saved: saved.saved).progress.run
+    run = max(found, key=lambda saved: saved.manifest.saved).progress.run
     return max((saved for saved in found if saved.progress.run == run), key=_reach), tuple(skipped)
 
 
 def latest(paths: Iterable[str | None]) -> str | None:
     """The whole checkpoint below these directories that was saved last, of any run."""
     found = [saved for path in dict.fromkeys(path for path in paths if path is not None) for saved in _all(path or ".")]
-    return max(found, key=lambda saved: saved.saved).path if found else None
+    return max(found, key=lambda saved: saved.manifest.saved).path if found else None
 
 
 def models_below(path: str, epochs: tuple[int, int] | None) -> tuple[str, ...]:
@@ -225,53 +225,84 @@ def models_below(path: str, epochs: tuple[int, int] | None) -> tuple[str, ...]:
     try:
         checkpoint.read(path)
     except BadCheckpoint as error:
-        if paddlerec.is_there(path):
+        if paddlerec.is_there(path) or paddlerec.has_variables(path):
             return (path,)
-        below = sorted([*(each for each, _ in _whole(path)), *paddlerec.below(path)], key=_order)
+        below = sorted([*(each for each, _ in _whole(path)[0]), *paddlerec.below(path)], key=_order)
         if epochs is not None:
             below = [each for each in below if each.name.isdecimal() and epochs[0] <= int(each.name) < epochs[1]]
         if not below:
-            raise UmiakError(
-                Problem(
-                    code="UM-TRAIN-016",
-                    what=f"no checkpoint is there: {path}",
-                    why=error.problems[0].what if not Path(path).is_dir() else None,
-                    hint="init_model_path is a checkpoint, or a directory of checkpoints that a training has saved",
-                )
+            raise UmiakError.of(
+                "UM-TRAIN-016",
+                f"no checkpoint is there: {path}",
+                why=error.problems[0].what if not Path(path).is_dir() else None,
+                hint="init_model_path is a checkpoint, or a directory of checkpoints that a training has saved",
             ) from None
         return tuple(str(each) for each in below)
     return (path,)
 
 
+def model_to_use(path: str) -> tuple[str, str | None]:
+    """Of the checkpoints that a path stands for the one to answer with: the best, where early stopping of the last run has found one, else the newest.
+
+    The second is the newest, where it is another one.
+    """
+    found = models_below(path, None)
+    newest = found[-1]
+    best = os.path.realpath(os.path.join(path, BEST))
+    better = next((each for each in found if os.path.realpath(each) == best and each != newest), None)
+    if better is None or _run_of(better) != _run_of(newest):
+        return newest, None
+    return better, newest
+
+
+def _run_of(path: str) -> str | None:
+    if paddlerec.is_there(path) or paddlerec.has_variables(path):
+        return None
+    progress = from_plain(checkpoint.read(path).metadata)
+    return progress.run if progress else None
+
+
 def seed_of(path: str) -> int | None:
     """What the first rows of its tables were made from. Tables with an accessor are taken over as a whole, so theirs must be the same."""
-    if paddlerec.is_there(path):
+    if paddlerec.is_there(path) or paddlerec.has_variables(path):
         return None
     specs = [table.spec for table in checkpoint.read(path).tables.values()]
     return next((int(spec["seed"]) for spec in specs if spec["kind"] == "sparse"), None)
 
 
+def features_of(path: str) -> str | None:
+    """The hash of the features' lock that a checkpoint was trained with; None: it says none."""
+    progress = from_plain(checkpoint.read(path).metadata)
+    return progress.features or None if progress else None
+
+
 def _all(path: str) -> list[Saved]:
-    found = []
-    for each, manifest in _whole(path):
-        progress = from_plain(dict(manifest.metadata))
-        if progress is not None:
-            found.append(Saved(path=str(each), progress=progress, saved=manifest.saved))
-    return found
+    return _of_runs(_whole(path)[0])
 
 
-def _whole(path: str) -> list[tuple[Path, Manifest]]:
-    """Whole checkpoints in a directory, and in those of its days; there, inference models may stand beside them."""
-    found = []
-    within_days = [each for day in _days(path) for each in _inner(day) if _is_ours(each.name)]
-    for each in [*_inner(path), *within_days]:
-        if each.name.endswith((checkpoint.PARTIAL, checkpoint.REMOVING)):
-            continue
-        try:
-            found.append((each, checkpoint.read(each)))
-        except BadCheckpoint:
-            continue
-    return found
+def _of_runs(whole: Iterable[tuple[Path, Manifest]]) -> list[Saved]:
+    progresses = [(each, manifest, from_plain(dict(manifest.metadata))) for each, manifest in whole]
+    return [
+        Saved(path=str(each), progress=progress, manifest=manifest)
+        for each, manifest, progress in progresses
+        if progress is not None
+    ]
+
+
+def _whole(path: str) -> tuple[list[tuple[Path, Manifest]], list[str]]:
+    """Whole checkpoints in a directory, and in those of its days, where inference models may stand beside them; and words about the
+    others."""
+    whole: list[tuple[Path, Manifest]] = []
+    skipped: list[str] = []
+    for directory in (Path(path), *_days(path)):
+        there, words = checkpoint.survey(directory)
+        is_of_day = directory != Path(path)
+        whole += sorted(
+            (found for found in there if found[0].name != BEST and (not is_of_day or _is_ours(found[0].name))),
+            key=lambda found: found[0],
+        )
+        skipped += words
+    return whole, skipped
 
 
 def _inner(path: str | Path) -> list[Path]:
@@ -336,5 +367,4 @@ def _outlook(path: str) -> str:
 
 
 def _failed(path: str, why: str, *, hint: str) -> UmiakError:
-    problem = Problem(code="UM-TRAIN-017", what=f"a checkpoint can't be saved: {path}", why=why, hint=hint)
-    return UmiakError(problem, exit_status=Exit.REFUSED)
+    return UmiakError.refused("UM-TRAIN-017", f"a checkpoint can't be saved: {path}", why=why, hint=hint)

@@ -8,19 +8,19 @@ Names of layers that share a weight are one entry there, under any of them.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from umiak.core.value import value
 from umiak.ps import export
 from umiak.ps.errors import bad
-from umiak.ps.layers.buffers import decoded
+from umiak.ps.layers.dense import decoded
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from numpy.typing import NDArray
+    from umiak.data.array_types import AnyArray
 
 BUFFERS = "dense.buffers"
 """What no optimizer changes, where tables learn."""
@@ -40,16 +40,16 @@ class StateEntry:
     dtype: str = "float32"
 
 
-def read(path: str, prefix: str, state: Mapping[str, StateEntry]) -> dict[str, NDArray[Any]]:
+def read(path: str, prefix: str, state: Mapping[str, StateEntry]) -> dict[str, AnyArray]:
     """What of the state is there. Tables that begin with ``prefix`` are the model's."""
-    found: dict[str, NDArray[Any]] = {}
+    found: dict[str, AnyArray] = {}
     for name, array in _named(path, prefix, state):
         if name in state:
             found[state[name].same_as] = array
     return {name: found[entry.same_as] for name, entry in state.items() if entry.same_as in found}
 
 
-def _named(path: str, prefix: str, state: Mapping[str, StateEntry]) -> Iterator[tuple[str, NDArray[Any]]]:
+def _named(path: str, prefix: str, state: Mapping[str, StateEntry]) -> Iterator[tuple[str, AnyArray]]:
     for table, spec in export.specs_of(path).items():
         if not table.startswith(prefix):
             continue
@@ -66,7 +66,7 @@ def _named(path: str, prefix: str, state: Mapping[str, StateEntry]) -> Iterator[
                 yield name, decoded(flat, like) if is_coded else flat.reshape(like.shape).astype(like.dtype)
 
 
-def _rows(path: str, table: str, name: str, entry: StateEntry) -> NDArray[Any]:
+def _rows(path: str, table: str, name: str, entry: StateEntry) -> AnyArray:
     keys, rows = export.rows(path, table)
     if len(keys) < entry.shape[0]:
         raise bad(

@@ -19,10 +19,8 @@ from umiak.train.compare.values import Comparison, ParameterDifference
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-    from typing import Any
 
-    from numpy.typing import NDArray
-
+    from umiak.data.array_types import AnyArray
     from umiak.train.compare.values import RecordedState
 
 TOLERANCE = 1e-5
@@ -42,13 +40,13 @@ ROUNDING = 1e-6
 class _Parameter:
     """What is known of one so far."""
 
-    def __init__(self, start: NDArray[Any]) -> None:
+    def __init__(self, start: AnyArray) -> None:
         self._start = np.array(start)
         self._first: int | None = None
         self._largest = self._relative = self._moved = 0.0
         self._note = ""
 
-    def look(self, step: int, ours: NDArray[Any] | None, plain: NDArray[Any] | None, tolerance: float) -> None:
+    def look(self, step: int, ours: AnyArray | None, plain: AnyArray | None, tolerance: float) -> None:
         if ours is None or plain is None or ours.shape != plain.shape:
             self._differs(step, math.inf)
             missing = "umiak has none" if ours is None else "plain Paddle has none"
@@ -121,19 +119,23 @@ def compared(
     )
 
 
-def unexplained(found: Comparison, other: Comparison) -> tuple[str, ...]:
-    """What of a difference is not explained by ``other``: that of two plain sides, with the same digits, or one of them with other last digits."""
-    by_name = {each.name: each for each in other.parameters}
+def unexplained(found: Comparison, *others: Comparison) -> tuple[str, ...]:
+    """What of a difference none of ``others`` explains: those of two plain sides, with the same digits, or one of them with other last digits."""
+    by_name = [{each.name: each for each in other.parameters} for other in others]
     left = [
         each.name
         for each in found.differing
-        if each.name not in by_name
-        or each.largest > TIMES_OTHER * by_name[each.name].largest
-        or _is_early(each.first_step, by_name[each.name].first_step)
+        if not any(each.name in other and _is_explained(each, other[each.name]) for other in by_name)
     ]
-    if found.first_loss_step is not None and found.largest_loss > TIMES_OTHER * other.largest_loss:
+    if found.first_loss_step is not None and found.largest_loss > TIMES_OTHER * max(
+        [each.largest_loss for each in others], default=0.0
+    ):
         left.append("the loss")
     return tuple(left)
+
+
+def _is_explained(found: ParameterDifference, other: ParameterDifference) -> bool:
+    return found.largest <= TIMES_OTHER * other.largest and not _is_early(found.first_step, other.first_step)
 
 
 def _is_early(step: int | None, other: int | None) -> bool:
@@ -146,17 +148,17 @@ def allowed(tolerance: float, top: float, moved: float) -> float:
     return min(tolerance * max(1.0, top), max(MOST_OF_THE_WAY * moved, ROUNDING * top, NOTHING * tolerance))
 
 
-def distance(one: NDArray[Any], other: NDArray[Any]) -> float:
+def distance(one: AnyArray, other: AnyArray) -> float:
     """The largest absolute difference; two NaN at the same place are equal, one alone is infinitely far."""
     if one.dtype.kind not in "fc" and other.dtype.kind not in "fc":
         # Whole numbers and truth values: counters may be large, and are compared exactly.
         if np.array_equal(one, other):
             return 0.0
         return float(np.abs(one.astype(np.float64) - other.astype(np.float64)).max(initial=0.0)) or math.inf
-    if one.shape == other.shape and one.dtype == other.dtype and one.ndim == 2 and one.size >= LARGE:
-        # Most rows of a large table are equal: the others are looked at.
-        rows = np.flatnonzero((one != other).any(axis=1))
-        one, other = one[rows], other[rows]
+    if one.shape == other.shape and one.size >= LARGE:
+        # Most numbers of a large table are equal: the others are looked at.
+        places = np.flatnonzero(one.reshape(-1) != other.reshape(-1))
+        one, other = one.reshape(-1)[places], other.reshape(-1)[places]
     with np.errstate(invalid="ignore"):
         apart = np.abs(one.astype(np.float64) - other.astype(np.float64))
     if np.isnan(apart).any():
@@ -165,13 +167,13 @@ def distance(one: NDArray[Any], other: NDArray[Any]) -> float:
     return float(apart.max(initial=0.0))
 
 
-def _largest(array: NDArray[Any]) -> float:
+def _largest(array: AnyArray) -> float:
     ends = [float(array.max(initial=0)), -float(array.min(initial=0))]
     if all(map(math.isfinite, ends)):
         return max(ends)
     return float(np.abs(array[np.isfinite(array)].astype(np.float64)).max(initial=0))
 
 
-def _given(array: NDArray[Any] | None) -> NDArray[Any]:
+def _given(array: AnyArray | None) -> AnyArray:
     assert array is not None
     return array

@@ -22,9 +22,8 @@ from umiak.fleet import job as fleet_jobs
 from umiak.train.compare import records, static_code
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-OURS, BATCHES = "umiak", "batches"
+    from umiak.core.json_types import JsonObject
+    from umiak.data.array_types import AnyArray
 
 
 def main(argv: list[str]) -> int:
@@ -52,18 +51,18 @@ def main(argv: list[str]) -> int:
     return 0
 
 
-def _train(directory: str, facts: dict[str, Any], built: static_code.BuiltProgram, executor: Any) -> None:
+def _train(directory: str, facts: JsonObject, built: static_code.BuiltProgram, executor: Any) -> None:
     rank, trainers = fleet.worker_index(), fleet.worker_num()
     program = paddle.static.default_main_program()
-    writer = records.StepWriter(os.path.join(directory, OURS)) if rank == 0 else None
+    writer = records.StepWriter(os.path.join(directory, records.OURS)) if rank == 0 else None
     if writer is not None:
-        records.write_facts(os.path.join(directory, OURS), {"remarks": _remarks()})
+        records.write_facts(os.path.join(directory, records.OURS), {"remarks": _remarks()})
     own = itertools.islice(static_code.batches(facts), rank, facts["steps"] * trainers, trainers)
     for step, batch in enumerate(own):
         if writer is not None and step == 0:
             writer.write(0, _values())
         told = {"share": 1.0 / trainers, "size": len(batch[0]), "epoch": 0}
-        records.write_batch(os.path.join(directory, BATCHES), rank=rank, step=step, fields=batch, facts=told)
+        records.write_batch(os.path.join(directory, records.BATCHES), rank=rank, step=step, fields=batch, facts=told)
         feed = dict(zip(built.feeds, batch, strict=False))
         (loss,) = executor.run(program, feed=feed, fetch_list=[built.loss])
         if writer is not None:
@@ -74,6 +73,8 @@ def _remarks() -> list[str]:
     """What is done otherwise than by Paddle, as training says it."""
     job = fleet_jobs.current()
     assert job is not None
+    if not job.runners:
+        return ["the model never gives fleet its optimizer: Paddle itself trains on both sides"]
     return [
         text
         for runner in job.runners
@@ -81,15 +82,16 @@ def _remarks() -> list[str]:
     ]
 
 
-def _values() -> dict[str, NDArray[Any]]:
+def _values() -> dict[str, AnyArray]:
     """All parameters: those of tables in full size."""
     job = fleet_jobs.current()
     assert job is not None
-    (runner,) = job.runners
-    runner.bind(None)
+    for runner in job.runners:
+        runner.bind(None)
+    program = job.runners[0].original if job.runners else paddle.static.default_main_program()
     scope = paddle.static.global_scope()
     found = {}
-    for parameter in runner.original.all_parameters():
+    for parameter in program.all_parameters():
         if parameter.name in [*job.tables]:
             found[parameter.name] = exporting.rows_of(job, parameter.name, int(parameter.shape[0]))
         else:

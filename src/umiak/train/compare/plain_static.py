@@ -1,8 +1,8 @@
 """Plain Paddle's side of a static comparison: Paddle's own executor, in the manner of PaddleRec's `static_trainer.py`. A program.
 
-    python -m umiak.train.compare.plain_static DIRECTORY SIDE [nudged] [one-epsilon]
+    python -m umiak.train.compare.plain_static DIRECTORY SIDE [nudged=SEED] [one-epsilon] [lazy]
 
-It gets recorded batches and first values, as `plain_dygraph` does. With several trainers forward and backward operations run for each one's batch; the gradients are
+What goes in and out, and what the words mean, is said by `plain_side`. With several trainers forward and backward operations run for each one's batch; the gradients are
 added up, each by its share, and then the optimizer's operations run once. An embedding that only servers can look up (`sparse_embedding`) is a plain one here. Where Paddle
 can't build a program of the older form any more, the functions that it has lost are those of `umiak.fleet.operations`: what is run and learned is Paddle's own.
 """
@@ -11,42 +11,41 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 os.environ.setdefault("FLAGS_enable_pir_api", "0")  # before Paddle is imported, as PaddleRec's trainers say it
 
 import numpy as np
 import paddle
 
-from umiak.train.compare import records, static_code
+from umiak.train.compare import plain_side, records, static_code
+from umiak.train.compare.plain_side import PlainOptions, PlainSide
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import NDArray
-
+    from umiak.data.array_types import AnyArray
+    from umiak.ps.paddle_types import Operation, Program, Variable
     from umiak.train.compare.values import RecordedBatch
 
-OURS, BATCHES = "umiak", "batches"
+    Gradient = tuple[list[int] | None, AnyArray]
+    """Rows, if it has only some, and numbers."""
+    AdamMeans = tuple[AnyArray, AnyArray, AnyArray]
+    """The values, and both means."""
+
 LOOKUPS = ("lookup_table", "lookup_table_v2")
 OPTIMIZE, SCHEDULE = 2, 16
 """Bits in the role of an operation."""
 
 
-class PlainProgram:
+class PlainProgram(PlainSide):
     """The user's program, with Paddle's own optimizer operations."""
 
-    def __init__(self, directory: str, side: str, *, is_nudged: bool, has_one_epsilon: bool = False) -> None:
-        self._directory = directory
-        self._place = os.path.join(directory, side)
-        self._writer = records.StepWriter(self._place)
-        self._nudges = np.random.default_rng(1) if is_nudged else None
-        self._facts = records.facts(directory)
-        self._trainers = int(self._facts["trainers"])
+    def __init__(self, directory: str, side: str, options: PlainOptions) -> None:
+        super().__init__(directory, side, options)
         paddle.enable_static()
         paddle.static.nn.sparse_embedding = _plain_embedding
         self._is_repaired = self._is_sparse = False
-        self._has_one_epsilon = has_one_epsilon
         self._main, startup = paddle.static.Program(), paddle.static.Program()
         try:
             self._built = self._build(self._main, startup)
@@ -58,16 +57,19 @@ class PlainProgram:
             self._is_repaired = True
             self._main, startup = paddle.static.Program(), paddle.static.Program()
             self._built = self._build(self._main, startup)
+        for op in self._main.global_block().ops:
+            if options.is_lazy and op.type in ("adam", "adamw"):
+                op._set_attr("lazy_mode", True)
         self._executor = paddle.static.Executor(paddle.CPUPlace())
         self._scope = paddle.static.global_scope()
         paddle.seed(self._facts["seed"])
         self._executor.run(startup)
         paddle.seed(self._facts["seed"] + 1)
         self._parameters = {each.name: each for each in self._main.all_parameters()}
-        self._generators = {rank: _cpu().get_state() for rank in range(self._trainers)}
-        self._statistics: dict[int, dict[str, Any]] = {}
+        self._generators = {rank: plain_side.cpu_generator().get_state() for rank in range(self._trainers)}
+        self._statistics: dict[int, dict[str, AnyArray]] = {}
 
-    def _build(self, main: Any, startup: Any) -> static_code.BuiltProgram:
+    def _build(self, main: Program, startup: Program) -> static_code.BuiltProgram:
         with paddle.static.program_guard(main, startup), paddle.utils.unique_name.guard():
             built = static_code.build(self._facts)
             lookups = [op for op in main.global_block().ops if op.type in LOOKUPS and op.attr("is_sparse")]
@@ -76,14 +78,10 @@ class PlainProgram:
         return built
 
     def run(self) -> None:
-        """All steps that are recorded."""
-        drawn = self._start()
+        drawn = self._start(self._parameters)
         self._writer.write(0, self._values())
         halves = self._halves() if self._trainers > 1 else None
-        place = os.path.join(self._directory, BATCHES)
-        for number, step in enumerate(
-            zip(*[records.batches(place, rank) for rank in range(self._trainers)], strict=False), start=1
-        ):
+        for number, step in enumerate(zip(*self._recorded(), strict=False), start=1):
             self._nudge()
             before = self._adam_before()
             loss = self._alone(step[0]) if halves is None else self._together(step, *halves)
@@ -93,24 +91,13 @@ class PlainProgram:
         told = {"drawn_otherwise": drawn, "repaired": self._is_repaired, "padding": self._padding()}
         records.write_facts(self._place, {**told, "sparse": self._is_sparse})
 
-    def _start(self) -> list[str]:
-        """Take over umiak's first values. Returns the names of parameters that the startup program has drawn otherwise."""
-        first = next(records.states(os.path.join(self._directory, OURS)))
-        drawn = []
-        for name in self._parameters:
-            there = first.values.get(name)
-            if there is not None and not np.array_equal(self._array(name), there):
-                drawn.append(name)
-                self._set(name, np.array(there))
-        return drawn
-
     def _alone(self, batch: RecordedBatch) -> float:
         (loss,) = self._executor.run(self._main, feed=self._feed(batch), fetch_list=[self._built.loss])
         return float(np.mean(loss))
 
     # ---- several trainers
 
-    def _halves(self) -> tuple[Any, Any, list[str]]:
+    def _halves(self) -> tuple[Program, Program, list[str]]:
         """The program up to its gradients, what the optimizer does with them, and their names."""
         gradients = []
         for op in self._main.global_block().ops:
@@ -125,14 +112,16 @@ class PlainProgram:
             block = program.global_block()
             for place in reversed(range(len(block.ops))):
                 if bool(_role(block.ops[place]) & (OPTIMIZE | SCHEDULE)) is not keeps:
-                    block._remove_op(place, sync=False)  # noqa: SLF001
-            block._sync_with_cpp()  # noqa: SLF001
+                    block._remove_op(place, sync=False)
+            block._sync_with_cpp()
             for name in gradients:
                 block.var(name).persistable = True  # so that they are in the scope between two runs
         return learning, updating, gradients
 
-    def _together(self, step: Sequence[RecordedBatch], learning: Any, updating: Any, gradients: list[str]) -> float:
-        totals: dict[str, list[Any]] = {name: [] for name in gradients}
+    def _together(
+        self, step: Sequence[RecordedBatch], learning: Program, updating: Program, gradients: list[str]
+    ) -> float:
+        totals: dict[str, list[Gradient]] = {name: [] for name in gradients}
         first = 0.0
         for rank, batch in enumerate(step):
             self._turn_to(rank)
@@ -148,12 +137,12 @@ class PlainProgram:
         return first
 
     def _turn_to(self, rank: int) -> None:
-        _cpu().set_state(self._generators[rank])
+        plain_side.cpu_generator().set_state(self._generators[rank])
         for name, array in self._statistics.get(rank, {}).items():
             self._set(name, array)
 
     def _leave(self, rank: int) -> None:
-        self._generators[rank] = _cpu().get_state()
+        self._generators[rank] = plain_side.cpu_generator().get_state()
         if not self._statistics:
             self._statistics = {each: {} for each in range(self._trainers)}
         self._statistics[rank] = {
@@ -162,7 +151,7 @@ class PlainProgram:
 
     # ---- values
 
-    def _feed(self, batch: RecordedBatch) -> dict[str, Any]:
+    def _feed(self, batch: RecordedBatch) -> dict[str, AnyArray]:
         return dict(zip(self._built.feeds, batch.fields, strict=False))
 
     def _padding(self) -> dict[str, int]:
@@ -173,59 +162,67 @@ class PlainProgram:
                 found[op.input("W")[0]] = int(op.attr("padding_idx"))
         return found
 
-    def _adam_before(self) -> list[tuple[Any, tuple[Any, ...]]]:
+    def _adam_before(self) -> list[tuple[Operation, AdamMeans]]:
         """Adam's operations over sparse weights with their values, if they move rows without a gradient and are to have one epsilon."""
-        if not self._has_one_epsilon:
+        if not self._options.has_one_epsilon:
             return []
         ops = self._main.global_block().ops
         sparse = {op.input("W")[0] for op in ops if op.type in LOOKUPS and op.attr("is_sparse")}
         return [
-            (op, tuple(self._array(op.input(each)[0]) for each in ("Param", "Moment1", "Moment2")))
+            (op, (self._kept(op, "Param"), self._kept(op, "Moment1"), self._kept(op, "Moment2")))
             for op in ops
             if op.type in ("adam", "adamw") and op.input("Param")[0] in sparse and not op.attr("lazy_mode")
         ]
 
-    def _even_out(self, before: list[tuple[Any, tuple[Any, ...]]]) -> None:
-        from umiak.train.compare import sparse_adam
+    def _even_out(self, before: list[tuple[Operation, AdamMeans]]) -> None:
+        from umiak.train.compare import (
+            deviations,  # not before: a plain side has nothing of umiak that it does not need
+        )
 
         for op, (values, first, second) in before:
-            rate, *powers = (float(self._array(op.input(each)[0])) for each in ("LearningRate", "Beta1Pow", "Beta2Pow"))
+            rate, *powers = (float(self._kept(op, each)) for each in ("LearningRate", "Beta1Pow", "Beta2Pow"))
             name = op.input("Param")[0]
-            step = sparse_adam.AdamStep(
+            step = deviations.AdamStep(
                 rate=rate,
                 beta1=op.attr("beta1"),
                 beta2=op.attr("beta2"),
                 epsilon=op.attr("epsilon"),
                 powers=(powers[0], powers[1]),
                 before=values,
-                first=(first, self._array(op.input("Moment1")[0])),
-                second=(second, self._array(op.input("Moment2")[0])),
+                first=(first, self._kept(op, "Moment1")),
+                second=(second, self._kept(op, "Moment2")),
             )
-            self._set(name, sparse_adam.with_one_epsilon(step, self._array(name)))
+            self._set(name, deviations.with_one_epsilon(step, self._array(name)))
 
     def _nudge(self) -> None:
-        if self._nudges is not None:
-            for name, each in self._parameters.items():
-                array = self._array(name)
-                if each.trainable and array.dtype == np.float32:
-                    away = np.where(self._nudges.random(array.shape) < 0.5, np.float32(-np.inf), np.float32(np.inf))
-                    self._set(name, np.nextafter(array, away, dtype=np.float32))
+        if self._nudges is None:
+            return
+        from umiak.train.compare import deviations
 
-    def _values(self) -> dict[str, NDArray[Any]]:
+        for name, each in self._parameters.items():
+            array = self._array(name)
+            if each.trainable and array.dtype == np.float32:
+                self._set(name, deviations.nudged(array, self._nudges))
+
+    def _values(self) -> dict[str, AnyArray]:
         return {name: self._array(name) for name in self._parameters}
 
-    def _array(self, name: str) -> NDArray[Any]:
+    def _kept(self, op: Operation, name: str) -> AnyArray:
+        """What an operation is given under a name."""
+        return self._array(op.input(name)[0])
+
+    def _array(self, name: str) -> AnyArray:
         return np.array(self._scope.find_var(name).get_tensor())
 
-    def _set(self, name: str, array: NDArray[Any]) -> None:
+    def _set(self, name: str, array: AnyArray) -> None:
         self._scope.find_var(name).get_tensor().set(array, paddle.CPUPlace())
 
 
-def _role(op: Any) -> int:
+def _role(op: Operation) -> int:
     return int(op.attr("op_role")) if op.has_attr("op_role") else 0
 
 
-def _is_made_before(program: Any, name: str) -> bool:
+def _is_made_before(program: Program, name: str) -> bool:
     """Whether it is a result of the backward pass, and not of the optimizer's own operations, such as clipping."""
     for op in program.global_block().ops:
         if name in op.output_arg_names:
@@ -233,8 +230,7 @@ def _is_made_before(program: Any, name: str) -> bool:
     return False
 
 
-def _gradient(variable: Any, share: float) -> tuple[list[int] | None, NDArray[Any]]:
-    """Rows, if it has only some, and numbers."""
+def _gradient(variable: Variable, share: float) -> Gradient:
     try:
         sparse = variable.get_selected_rows()
     except (RuntimeError, ValueError):
@@ -242,7 +238,7 @@ def _gradient(variable: Any, share: float) -> tuple[list[int] | None, NDArray[An
     return list(sparse.rows()), np.array(sparse.get_tensor()) * np.float32(share)
 
 
-def _set_gradient(variable: Any, parts: list[tuple[list[int] | None, NDArray[Any]]]) -> None:
+def _set_gradient(variable: Variable, parts: list[Gradient]) -> None:
     if parts[0][0] is None:
         variable.get_tensor().set(np.add.reduce([part for _, part in parts]), paddle.CPUPlace())
         return
@@ -252,33 +248,23 @@ def _set_gradient(variable: Any, parts: list[tuple[list[int] | None, NDArray[Any
 
 
 def _plain_embedding(
-    input: Any,  # noqa: A002 - Paddle's word
+    input: Variable,  # noqa: A002 - Paddle's word
     size: Sequence[int],
     padding_idx: int | None = None,
-    is_test: bool = False,  # noqa: ARG001
-    entry: Any = None,  # noqa: ARG001
-    table_class: str = "",  # noqa: ARG001
-    param_attr: Any = None,
+    is_test: bool = False,
+    entry: object = None,
+    table_class: str = "",
+    param_attr: object = None,
     dtype: str = "float32",
-    slot: Any = None,  # noqa: ARG001
-) -> Any:
+    slot: object = None,
+) -> Variable:
     """`sparse_embedding` without servers: ids of a column of one give rows without that column."""
+    del is_test, entry, table_class, slot  # of servers
     flat = paddle.reshape(input, [-1]) if len(input.shape) == 2 and input.shape[-1] == 1 else paddle.squeeze(input, -1)
     return paddle.static.nn.embedding(
         flat, size, is_sparse=True, padding_idx=padding_idx, param_attr=param_attr, dtype=dtype
     )
 
 
-def _cpu() -> Any:
-    return paddle.base.core.default_cpu_generator()
-
-
-def main(argv: list[str]) -> int:
-    """The exit status."""
-    directory, side, *more = argv
-    PlainProgram(directory, side, is_nudged="nudged" in more, has_one_epsilon="one-epsilon" in more).run()
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(plain_side.main(sys.argv[1:], PlainProgram))

@@ -12,23 +12,20 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from umiak.core.problem import Problem, UmiakError
+from umiak.core.problem import UmiakError
 from umiak.train.compare import records
 from umiak.train.config.paddlerec.dotted import dotted
 from umiak.train.engines.choice import is_dygraph, text_problems
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
     from typing import Any
 
+    from umiak.core.json_types import JsonMapping, JsonObject
     from umiak.ps.clients.collective import Group
-    from umiak.ps.sessions import Session
-    from umiak.train.config.values import Device, Slots
-    from umiak.train.engines.engine import Engine, EngineOptions, Framework, ModelFindings
+    from umiak.train.config.values import Device
+    from umiak.train.engines.engine import Engine, EngineOptions, EngineRequest, Framework, ModelFindings
     from umiak.train.metrics.metric_set import MetricSet
     from umiak.train.reading.batches import Batch
-
-OURS, BATCHES = "umiak", "batches"
 
 
 class RecordedEnough(Exception):
@@ -43,28 +40,17 @@ class RecordedFramework:
         self._directory = directory
         self._steps = steps
 
-    def engine(
-        self,
-        model: str,
-        slots: Slots,
-        *,
-        job: Session,
-        options: EngineOptions,
-        hyper_parameters: Mapping[str, Any],
-        where: str | None = None,
-        sample: Callable[[], Batch | None] | None = None,
-    ) -> Engine:
-        if not is_dygraph(model):
-            raise UmiakError(*problems) if (problems := text_problems(model)) else not_comparable(model)
-        engine = self._inner.engine(
-            model, slots, job=job, options=options, hyper_parameters=hyper_parameters, where=where, sample=sample
-        )
-        if job.rank == 0:
-            records.write_facts(self._directory, _facts(model, job, options, where, engine))
-        return _RecordedEngine(engine, self._directory, steps=self._steps, rank=job.rank)
+    def engine(self, wanted: EngineRequest) -> Engine:
+        if not is_dygraph(wanted.model):
+            problems = text_problems(wanted.model)
+            raise UmiakError(*problems) if problems else not_comparable(wanted.model)
+        engine, rank = self._inner.engine(wanted), wanted.job.rank
+        if rank == 0:
+            records.write_facts(self._directory, _facts(wanted, engine))
+        return _RecordedEngine(engine, self._directory, steps=self._steps, rank=rank)
 
     def examine(
-        self, model: str, options: EngineOptions, hyper_parameters: Mapping[str, Any], where: str | None
+        self, model: str, options: EngineOptions, hyper_parameters: JsonMapping, where: str | None
     ) -> ModelFindings:
         return self._inner.examine(model, options, hyper_parameters, where)
 
@@ -80,12 +66,12 @@ class _RecordedEngine:
 
     def __init__(self, inner: Any, directory: str, *, steps: int, rank: int) -> None:
         self._inner = inner
-        self._batches = os.path.join(directory, BATCHES)
+        self._batches = os.path.join(directory, records.BATCHES)
         self._steps = steps
         self._rank = rank
         self._epoch = -1
         # With several trainers all have the same parameters: one of them writes.
-        self._writer = records.StepWriter(os.path.join(directory, OURS)) if rank == 0 else None
+        self._writer = records.StepWriter(os.path.join(directory, records.OURS)) if rank == 0 else None
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
@@ -119,21 +105,20 @@ class _RecordedEngine:
 
 def not_comparable(model: str) -> UmiakError:
     """There is no plain Paddle for it."""
-    return UmiakError(
-        Problem(
-            code="UM-TRAIN-580",
-            what=f"nothing to compare with: {model} is no model that plain Paddle trains",
-            why="a class Model is written for tables of umiak; a class DygraphModel or StaticModel, as PaddleRec 2 has them, is plain Paddle",
-            hint="compare a config with a dygraph_model.py or a static_model.py",
-        )
+    return UmiakError.of(
+        "UM-TRAIN-580",
+        f"nothing to compare with: {model} is no model that plain Paddle trains",
+        why="a class Model is written for tables of umiak; a class DygraphModel or StaticModel, as PaddleRec 2 has them, is plain Paddle",
+        hint="compare a config with a dygraph_model.py or a static_model.py",
     )
 
 
-def _facts(model: str, job: Session, options: EngineOptions, where: str | None, engine: Engine) -> dict[str, Any]:
+def _facts(wanted: EngineRequest, engine: Engine) -> JsonObject:
     """What the plain side needs to do the same."""
+    model, job, options = wanted.model, wanted.job, wanted.options
     return {
         "model": os.path.abspath(model),
-        "config": _plain(dotted(options.written, os.path.abspath(where or model))),
+        "config": _plain(dotted(options.written, os.path.abspath(wanted.where or model))),
         "seed": options.seed,
         "device": options.device.value,
         "amp": options.amp,

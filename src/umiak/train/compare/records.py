@@ -25,8 +25,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from typing import Any
 
-    from numpy.typing import NDArray
+    from umiak.core.json_types import JsonMapping, JsonObject
+    from umiak.data.array_types import AnyArray
 
+OURS, BATCHES = "umiak", "batches"
+"""Directories: the values of umiak's side, and what its trainers got."""
 FACTS = "facts.json"
 INDEX = "index.json"
 LARGE = 1 << 16
@@ -39,26 +42,27 @@ class StepWriter:
     def __init__(self, directory: str) -> None:
         os.makedirs(directory, exist_ok=True)
         self._directory = directory
-        self._before: dict[str, NDArray[Any]] = {}
+        self._before: dict[str, AnyArray] = {}
 
-    def write(self, step: int, values: Mapping[str, NDArray[Any]], loss: float | None = None) -> None:
+    def write(self, step: int, values: Mapping[str, AnyArray], loss: float | None = None) -> None:
         place = os.path.join(self._directory, _step(step))
         os.makedirs(place)
-        arrays: dict[str, Any] = {}
+        arrays: JsonObject = {}
         for number, (name, given) in enumerate(values.items()):
             array = np.ascontiguousarray(given).reshape(np.shape(given))
             before = self._before.get(name)
-            if before is not None and before.shape == array.shape and _is_same(before, array):
-                arrays[name] = {"same": True}
-                continue
-            arrays[name] = _written(place, number, array, before)
-            self._before[name] = array.copy()
+            if before is None or before.shape != array.shape or before.dtype != array.dtype:
+                np.save(os.path.join(place, f"{number}.npy"), array, allow_pickle=False)
+                arrays[name] = {"file": f"{number}.npy"}
+                self._before[name] = array.copy()
+            else:
+                arrays[name] = _written_change(place, number, array, before)
         _write_json(os.path.join(place, INDEX), {"step": step, "loss": loss, "arrays": arrays})
 
 
 def states(directory: str) -> Iterator[RecordedState]:
     """Step by step. Arrays must not be changed, and hold until the next state is asked for."""
-    there: dict[str, NDArray[Any]] = {}
+    there: dict[str, AnyArray] = {}
     for name in sorted(each for each in _listed(directory) if each.startswith("step-")):
         place = os.path.join(directory, name)
         if not os.path.exists(os.path.join(place, INDEX)):
@@ -66,7 +70,8 @@ def states(directory: str) -> Iterator[RecordedState]:
         index = _read_json(os.path.join(place, INDEX))
         for parameter, told in index["arrays"].items():
             if "rows" in told:
-                there[parameter] = np.array(there[parameter])
+                if not there[parameter].flags.writeable:
+                    there[parameter] = np.array(there[parameter])
                 there[parameter][_array(place, told["rows"])] = _array(place, told["file"])
             elif "file" in told:
                 there[parameter] = _array(place, told["file"])
@@ -77,11 +82,11 @@ def states(directory: str) -> Iterator[RecordedState]:
         )
 
 
-def write_batch(directory: str, *, rank: int, step: int, fields: Any, facts: Mapping[str, Any]) -> None:
+def write_batch(directory: str, *, rank: int, step: int, fields: Any, facts: JsonMapping) -> None:
     """What a trainer gets in a step; fields without arrays (None) if it has run out."""
     place = os.path.join(directory, f"trainer-{rank}", _step(step))
     os.makedirs(place)
-    arrays: list[NDArray[Any]] = []
+    arrays: list[AnyArray] = []
     skeleton = _packed(fields, arrays)
     for number, array in enumerate(arrays):
         np.save(os.path.join(place, f"{number}.npy"), array, allow_pickle=False)
@@ -99,16 +104,16 @@ def batches(directory: str, rank: int) -> Iterator[RecordedBatch]:
         yield RecordedBatch(fields=_unpacked(told["fields"], place), facts=told["facts"])
 
 
-def write_facts(directory: str, facts: Mapping[str, Any]) -> None:
+def write_facts(directory: str, facts: JsonMapping) -> None:
     """What the other side has to know."""
     os.makedirs(directory, exist_ok=True)
     _write_json(os.path.join(directory, FACTS), facts)
 
 
-def facts(directory: str) -> dict[str, Any]:
+def facts(directory: str) -> JsonObject:
     """What was written about a side; nothing if there is nothing."""
     path = os.path.join(directory, FACTS)
-    found: dict[str, Any] = _read_json(path) if os.path.exists(path) else {}
+    found: JsonObject = _read_json(path) if os.path.exists(path) else {}
     return found
 
 
@@ -120,40 +125,40 @@ def _listed(directory: str) -> list[str]:
     return os.listdir(directory) if os.path.isdir(directory) else []
 
 
-def _written(place: str, number: int, array: NDArray[Any], before: NDArray[Any] | None) -> dict[str, str]:
+def _written_change(place: str, number: int, array: AnyArray, before: AnyArray) -> JsonObject:
+    """Write what of an array is another one than ``before``, which becomes equal to it."""
+    bits = _bits(array)
+    changed = np.flatnonzero(bits != _bits(before))
+    if not changed.size:
+        return {"same": True}
     file = f"{number}.npy"
-    is_known = before is not None and before.shape == array.shape and before.dtype == array.dtype
-    if is_known and array.ndim == 2 and array.size >= LARGE:
-        # Compared as they are stored: a NaN is equal to itself here.
-        changed = np.flatnonzero((_bits(array) != _bits(before)).any(axis=1))
-        if changed.size < len(array) // 2:
-            np.save(os.path.join(place, f"{number}.rows.npy"), changed, allow_pickle=False)
-            np.save(os.path.join(place, file), array[changed], allow_pickle=False)
+    if array.ndim == 2 and array.size >= LARGE:
+        rows = np.unique(changed // (bits.size // len(array)))
+        if rows.size < len(array) // 2:
+            np.save(os.path.join(place, f"{number}.rows.npy"), rows, allow_pickle=False)
+            np.save(os.path.join(place, file), array[rows], allow_pickle=False)
+            before[rows] = array[rows]
             return {"file": file, "rows": f"{number}.rows.npy"}
     np.save(os.path.join(place, file), array, allow_pickle=False)
+    before[...] = array
     return {"file": file}
 
 
-def _is_same(one: NDArray[Any], other: NDArray[Any]) -> bool:
-    """Bit by bit: a NaN is equal to itself here."""
-    return one.dtype == other.dtype and np.array_equal(one.reshape(-1).view(np.uint8), other.reshape(-1).view(np.uint8))
+def _bits(array: AnyArray) -> AnyArray:
+    """Numbers as they are stored: a NaN is equal to itself here."""
+    return array.reshape(-1).view(f"u{min(array.itemsize, 8)}")
 
 
-def _bits(array: Any) -> NDArray[Any]:
-    found: NDArray[Any] = np.ascontiguousarray(array).view(np.uint8).reshape(len(array), -1)
-    return found
-
-
-def _array(place: str, file: str) -> NDArray[Any]:
+def _array(place: str, file: str) -> AnyArray:
     path = os.path.join(place, file)
     try:
-        array: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
+        array: AnyArray = np.load(path, mmap_mode="r", allow_pickle=False)
     except ValueError:  # nothing in it that could be mapped
         array = np.load(path, allow_pickle=False)
     return array
 
 
-def _packed(item: Any, arrays: list[NDArray[Any]]) -> Any:
+def _packed(item: Any, arrays: list[AnyArray]) -> Any:
     if isinstance(item, np.ndarray):
         arrays.append(item)
         return {"array": len(arrays) - 1}
@@ -164,7 +169,7 @@ def _packed(item: Any, arrays: list[NDArray[Any]]) -> Any:
     return {"plain": item.item() if isinstance(item, np.generic) else item}
 
 
-def _unpacked(told: dict[str, Any], place: str) -> Any:
+def _unpacked(told: JsonObject, place: str) -> Any:
     if "array" in told:
         # A copy: tensors are made of it, and models may change theirs.
         return np.array(_array(place, f"{told['array']}.npy"))
@@ -175,7 +180,7 @@ def _unpacked(told: dict[str, Any], place: str) -> Any:
     return told["plain"]
 
 
-def _write_json(path: str, told: Mapping[str, Any]) -> None:
+def _write_json(path: str, told: JsonMapping) -> None:
     partial = f"{path}.partial"
     with open(partial, "w", encoding="utf-8") as file:
         json.dump(told, file)

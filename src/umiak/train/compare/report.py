@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 from umiak.train.compare.values import CompareVerdict
 
 if TYPE_CHECKING:
-    from typing import Any
-
+    from umiak.core.json_types import JsonObject
     from umiak.train.compare.values import CompareOutcome, ParameterDifference
 
 MOST_ROWS = 40
@@ -39,6 +38,16 @@ def text(outcome: CompareOutcome) -> str:
     return "\n".join(lines)
 
 
+BUT = {
+    CompareVerdict.NOT_DETERMINISTIC: "so do two runs of plain Paddle with the same seed and batches",
+    CompareVerdict.ROUNDING: "so does plain Paddle from itself if its parameters change in their last digit",
+    CompareVerdict.SPARSE_GRADIENTS: "not if Paddle computes with gradients of some rows as with those of all",
+    CompareVerdict.LAZY_ROWS: "not if Paddle's Adam has `lazy_mode=True`: tables move a row in steps that use it",
+    CompareVerdict.CLIPPED_APART: "not if each trainer's gradients are clipped before they are added up",
+}
+"""What takes the edge off a difference."""
+
+
 def sentence(outcome: CompareOutcome) -> str:
     """The verdict."""
     comparison = outcome.comparison
@@ -51,13 +60,9 @@ def sentence(outcome: CompareOutcome) -> str:
         )
     apart = f"{len(comparison.differing)} of {count}" if comparison.differing else "the loss"
     said = f"umiak ({who}) and plain Paddle differ by more than {outcome.tolerance:g} from step {comparison.first_step} on: {apart}"
-    if outcome.verdict is CompareVerdict.NOT_DETERMINISTIC:
-        return f"not deterministic: {said}; but so do two runs of plain Paddle with the same seed and batches"
-    if outcome.verdict is CompareVerdict.ROUNDING:
-        return f"rounding: {said}; but so does plain Paddle from itself if its parameters change in their last digit"
-    if outcome.verdict is CompareVerdict.SPARSE_GRADIENTS:
-        return f"sparse gradients: {said}; but not if Paddle's Adam has the same epsilon for rows with and without a gradient"
-    return f"differs: {said}"
+    if outcome.verdict is CompareVerdict.DIFFERS:
+        return f"differs: {said}"
+    return f"{outcome.verdict.value}: {said}; but {BUT[outcome.verdict]}"
 
 
 def how(outcome: CompareOutcome) -> str:
@@ -68,7 +73,7 @@ def how(outcome: CompareOutcome) -> str:
     return f"{servers}{outcome.trainers} trainer{'s' if outcome.trainers > 1 else ''}, {outcome.mode}"
 
 
-def data(outcome: CompareOutcome) -> dict[str, Any]:
+def data(outcome: CompareOutcome) -> JsonObject:
     """The same for programs. An infinite number is null."""
     comparison = outcome.comparison
     ours, plain = comparison.last_losses

@@ -20,9 +20,10 @@ import numpy as np
 from umiak.core.value import value
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
-    from numpy.typing import NDArray
+    from umiak.core.json_types import JsonMapping
+    from umiak.data.array_types import AnyArray
 
 
 @value
@@ -34,7 +35,7 @@ class BuiltProgram:
     loss: Any
 
 
-def build(facts: Mapping[str, Any]) -> BuiltProgram:
+def build(facts: JsonMapping) -> BuiltProgram:
     """Call the model's code as PaddleRec's static trainers do."""
     path = facts["model"]
     sys.path.insert(0, os.path.dirname(path))
@@ -53,7 +54,7 @@ def build(facts: Mapping[str, Any]) -> BuiltProgram:
     return BuiltProgram(model=model, feeds=tuple([each.name for each in feeds]), loss=loss)
 
 
-def batches(facts: Mapping[str, Any]) -> Iterator[list[NDArray[Any]]]:
+def batches(facts: JsonMapping) -> Iterator[list[AnyArray]]:
     """What PaddleRec's DataLoader gives, whole batches only, again and again."""
     config = facts["config"]
     above = config["config_abs_dir"]

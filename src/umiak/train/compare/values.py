@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from umiak.core.value import value
+
+if TYPE_CHECKING:
+    from umiak.core.json_types import JsonObject
 
 
 class ModelKind(str, Enum):
@@ -25,7 +28,12 @@ class CompareVerdict(str, Enum):
     ROUNDING = "rounding"
     """So does plain Paddle from itself if its parameters change in their last digit."""
     SPARSE_GRADIENTS = "sparse gradients"
-    """umiak agrees with plain Paddle if its Adam has the same epsilon for rows with and without a gradient; see `sparse_adam`."""
+    """umiak agrees with plain Paddle if its optimizer does with gradients of some rows what it does with those of all: Adam with one epsilon (`deviations`), the
+    others with gradients that are made so."""
+    LAZY_ROWS = "lazy rows"
+    """umiak agrees with plain Paddle if its Adam moves only rows that have a gradient (`lazy_mode`), as tables do and a remark says."""
+    CLIPPED_APART = "clipped apart"
+    """umiak agrees with plain Paddle if each trainer's gradients are clipped before they are added up, as a remark says."""
 
 
 @value
@@ -45,7 +53,7 @@ class RecordedBatch:
 
     fields: Any
     """As `train_forward` gets them, with arrays in the place of tensors; None: it had no samples left."""
-    facts: dict[str, Any]
+    facts: JsonObject
     """Its part of the step (``share``), samples (``size``), the epoch, and what its generators began with, if it is not the first trainer."""
 
 

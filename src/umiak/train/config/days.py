@@ -10,6 +10,7 @@ them. Where that does not come out even, the last pass of a day is shorter: noth
 from __future__ import annotations
 
 from umiak.core.value import replace, value
+from umiak.train.config.kinds import following
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from umiak.train.config.values import Online
 
 DAY_MINUTES = 24 * 60
-_MONTHS = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 
 
 @value
@@ -65,24 +65,6 @@ def days(online: Online) -> int:
     return count
 
 
-def is_day(text: str) -> bool:
-    """Whether this is a day of the calendar, written as YYYYMMDD."""
-    if not (len(text) == 8 and text.isascii() and text.isdecimal()):
-        return False
-    year, month, day = int(text[:4]), int(text[4:6]), int(text[6:])
-    return year > 0 and 1 <= month <= 12 and 1 <= day <= _length(year, month)
-
-
-def following(text: str) -> str:
-    """The day after; after the calendar's last one, something that is larger than any day."""
-    year, month, day = int(text[:4]), int(text[4:6]), int(text[6:]) + 1
-    if day > _length(year, month):
-        month, day = month + 1, 1
-    if month > 12:
-        year, month = year + 1, 1
-    return f"{year:04}{month:02}{day:02}" if year < 10000 else "~"
-
-
 def _of_day(day: str, online: Online) -> Iterator[Pass]:
     starts = range(0, DAY_MINUTES, online.split_interval)
     splits = [f"{day}/{minute // 60:02}{minute % 60:02}" for minute in starts]
@@ -90,8 +72,3 @@ def _of_day(day: str, online: Online) -> Iterator[Pass]:
         own = splits[first : first + online.split_per_pass]
         last = first + online.split_per_pass >= len(splits)
         yield Pass(day=day, number=first // online.split_per_pass + 1, splits=tuple(own), is_last=last)
-
-
-def _length(year: int, month: int) -> int:
-    leap = year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
-    return 29 if month == 2 and leap else _MONTHS[month - 1]

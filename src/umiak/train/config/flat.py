@@ -13,6 +13,7 @@ from umiak.schema.findings import Findings, Place, choices
 from umiak.schema.yaml_tree import Entry, Listing, Scalar, Section
 from umiak.train.config import flat_keys, keys, workspace
 from umiak.train.config.paddlerec.directory import DYGRAPH, ModelDirectory, ModelForm
+from umiak.train.config.streams.settings import is_stream
 from umiak.train.config.values import DatasetType, DivideBy
 
 TYPE_CHECKING = False
@@ -20,7 +21,9 @@ if TYPE_CHECKING:
     from umiak.schema.sections import Said
     from umiak.schema.yaml_tree import Node
 
-TRAIN, INFER = "train", "infer"
+TRAIN, INFER, EVALUATE = "train", "infer", "evaluate"
+_EVALUATED = ("evaluate_data_dir", "evaluate_share", "train_until", "evaluate_after")
+"""Keys that ask for an evaluation after every epoch."""
 _DEVICES = ("gpu", "xpu", "npu")
 _SAME_IN_RUNNER = ("print_interval", "seed", "runner_result_dump_path")
 _TRAINED = {
@@ -30,11 +33,14 @@ _TRAINED = {
     "worker_num": "worker_num",
     "server_num": "server_num",
     "node_data": "node_data",
+    "wire": "wire",
     "shuffle": "shuffle",
+    **{name: name for name in ("early_stop_patience", "early_stop_metric")},
     **{name: name for name in ("save_step_interval", "save_step_path", "save_minutes_interval", "keep_checkpoints")},
     **{name: name for name in keys.ONLINE},
 }
 _SAME_IN_DATASET = ("sparse_slots", "dense_slots", "padding", "num_workers")
+_OF_TABLES = ("bad_rows", "column_names", "quoted_newlines")
 _READER = "reader"
 """The module of a reader of PaddleRec 2 that the config does not name."""
 
@@ -108,23 +114,45 @@ class _Translation:
         self.names = [TRAIN] if trains or TRAIN in self.modes else []
         if said.said("infer_load_path") or INFER in self.modes:
             self.names.append(INFER)
+        self.evaluates = TRAIN in self.names and any(said.said(key) for key in _EVALUATED)
+        """Whether training evaluates after every epoch."""
 
     def root(self) -> Section:
         place = self.runner.place
+        phases = [*self.names, *([EVALUATE] if self.evaluates else [])]
         made: dict[str, Node] = {
             "workspace": self._made("workspace", self.workspace),
             "mode": Listing(place=self.top.place("mode"), items=tuple([self._word(name) for name in self.modes])),
             "runner": Listing(place=place, items=tuple([self._runner(name) for name in self.names])),
-            "phase": Listing(place=place, items=tuple([self._phase(name) for name in self.names])),
-            "dataset": Listing(place=place, items=tuple([self._dataset(name) for name in self.names])),
+            "phase": Listing(place=place, items=tuple([self._phase(name) for name in phases])),
+            "dataset": Listing(place=place, items=tuple([self._dataset(name) for name in phases])),
         }
-        kept = [self.old.get(name) for name in ("hyper_parameters", "table_parameters")]
+        kept = [
+            self.old.get(name)
+            for name in ("hyper_parameters", "table_parameters", "evaluation", "objective", "features")
+        ]
         # What is wrong with these was told already.
         right = [entry for entry in kept if entry is not None and isinstance(entry.node, Section)]
+        right += self._retrieval()
         tables = self.old.get("embedding_tables")
         right += [tables] if tables is not None and self.top.said("embedding_tables") else []
         entries = [Entry(key=key, place=self.top.key_place(key), node=node) for key, node in made.items()]
         return Section(place=self.old.place, entries=(*entries, *right))
+
+    def _retrieval(self) -> list[Entry]:
+        """The catalogue, from the workspace."""
+        entry = self.old.get("retrieval")
+        if entry is None or not isinstance(entry.node, Section):
+            return []
+        items = entry.node.get("items")
+        if items is None or not isinstance(items.node, Scalar) or not items.node.text:
+            return [entry]
+        path = workspace.below(items.node.text)
+        node = Scalar(place=items.node.place, data=path, text=path)
+        changed = Entry(key="items", place=items.place, node=node)
+        entries = tuple([changed if each.key == "items" else each for each in entry.node.entries])
+        section = Section(place=entry.node.place, entries=entries)
+        return [Entry(key="retrieval", place=entry.place, node=section)]
 
     def _runner(self, name: str) -> Section:
         said = self.said
@@ -140,6 +168,8 @@ class _Translation:
             entries += [self._moved(key, key) for key in ("infer_start_epoch", "infer_end_epoch") if said.said(key)]
             return self._section(entries)
         entries += [self._moved(old, new) for old, new in _TRAINED.items()]
+        if self.evaluates:
+            entries.append(self._entry("evaluate_phase", EVALUATE, next(key for key in _EVALUATED if said.said(key))))
         if self._class(name) == "cluster_train":
             place = self.runner.place
             node = Scalar(place=place, data=True, text="true")
@@ -168,7 +198,7 @@ class _Translation:
         said = self.said
         if name == INFER:
             return "infer"
-        if said.said("start_day") or said.said("end_day"):
+        if said.said("start_day") or said.said("end_day") or is_stream(said.text("train_data_dir") or ""):
             return "online_learning"
         if not (said.truth("use_fleet") or said.said("sync_mode")):
             return "train"
@@ -187,11 +217,12 @@ class _Translation:
 
     def _phase(self, name: str) -> Section:
         model = self._entry("model", workspace.below(self.model), "model" if self.said.said("model") else "")
-        threads = self._moved(self._first(f"{name}_thread_num", "thread_num"), "thread_num")
+        own = f"{INFER if name == EVALUATE else name}_thread_num"
+        threads = self._moved(self._first(own, "thread_num"), "thread_num")
         return self._section([self._named(name), model, self._entry("dataset_name", name), threads])
 
     def _dataset(self, name: str) -> Section:
-        data = "train_data_dir" if name == TRAIN else self._first("infer_data_dir", "test_data_dir")
+        data = "train_data_dir" if name == TRAIN else self._evaluated_data(name)
         has_slots = self.said.said("sparse_slots") or self.said.said("dense_slots")
         kind = self.said.text("reader_type") or ""
         if self.is_dygraph and not has_slots:
@@ -202,6 +233,8 @@ class _Translation:
             self._below(data, "data_path"),
         ]
         size = f"{name}_batch_size"
+        if name == EVALUATE or (name == INFER and self.has_features):
+            size = self._first("infer_batch_size", "train_batch_size")
         is_ready = self.is_dygraph and not has_slots and not self.said.said(size) and size not in self.said.wrong
         if is_ready:  # PaddleRec's DataLoader takes what the reader gives for batches then
             place = self.runner.place
@@ -211,9 +244,12 @@ class _Translation:
             ]
         else:
             entries.append(self._moved(size, "batch_size"))
-        entries += [self._moved(key, key) for key in _SAME_IN_DATASET]
-        if not has_slots:
-            reader = f"{name}_reader_path"
+        entries += [self._moved(key, key) for key in _SAME_IN_DATASET if not self.has_features or self.said.said(key)]
+        entries += self._rows(name)
+        if name == TRAIN and self.said.said("train_stream"):
+            entries.append(self._moved("train_stream", "stream"))
+        if not has_slots and not self.has_features:
+            reader = f"{INFER if name == EVALUATE else name}_reader_path"
             if self.said.said(reader) or not self.is_dygraph:
                 entries.append(self._below(reader, "data_converter", ending=".py"))
             else:
@@ -228,6 +264,44 @@ class _Translation:
             said = self.said.text("divide_by") or (DivideBy.FILES if by_files else DivideBy.SAMPLES).value
             entries.append(self._entry("divide_by", said))
         return self._section(entries)
+
+    @property
+    def has_features(self) -> bool:
+        """Whether rows of tables become samples."""
+        return self.top.said("features") or "features" in self.top.wrong
+
+    def _evaluated_data(self, name: str) -> str:
+        """The key with the data of an evaluation: what is not there is taken from the training's files, by time or by share."""
+        names = ("infer_data_dir", "test_data_dir")
+        if name == EVALUATE:
+            return self._first("evaluate_data_dir", "train_data_dir")
+        parted = self.evaluates and not self.said.said("evaluate_data_dir")
+        return self._first(*names, *(["train_data_dir"] if parted else []))
+
+    def _rows(self, name: str) -> list[Entry]:
+        """Which rows of tables: what is evaluated on is not trained on."""
+        said, found = self.said, [self._moved(key, key) for key in _OF_TABLES if self.said.said(key)]
+        if name == INFER and any(said.said(key) for key in ("infer_data_dir", "test_data_dir")):
+            return found
+        is_own = said.said("evaluate_data_dir")
+        if name == TRAIN and (said.said("train_until") or said.said("evaluate_after")):
+            found.append(self._moved(self._first("train_until", "evaluate_after"), "rows_before"))
+        elif name != TRAIN and not is_own and (said.said("train_until") or said.said("evaluate_after")):
+            found.append(self._moved(self._first("evaluate_after", "train_until"), "rows_after"))
+        if said.said("evaluate_share") and not is_own:
+            share = float(said.get("evaluate_share"))
+            ends = (0.0, 1.0 - share) if name == TRAIN else (1.0 - share, 1.0)
+            place = said.place("evaluate_share")
+            items = tuple([Scalar(place=place, data=end, text=str(end)) for end in ends])
+            found.append(
+                Entry(
+                    key="rows_share",
+                    place=said.key_place("evaluate_share"),
+                    node=Listing(place=place, items=items),
+                    said_as="evaluate_share",
+                )
+            )
+        return found
 
     # ---- small parts
 

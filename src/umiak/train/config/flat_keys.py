@@ -2,97 +2,88 @@
 
 from __future__ import annotations
 
-from umiak.core.strategy_name import StrategyName
+from umiak.core.cluster import StrategyName
 from umiak.schema import kinds
-from umiak.schema.keys import Key, words
-from umiak.train.config.keys import ONLINE_KEYS, Origin
-from umiak.train.config.kinds import DENSE, SPARSE, SWITCH
-from umiak.train.config.values import DatasetType, DivideBy, EmbeddingTables, NodeData
+from umiak.schema.keys import words
+from umiak.train.config.keys import ONLINE_KEYS
+from umiak.train.config.kinds import DENSE, SPARSE, SWITCH, TIME, ours, row
+from umiak.train.config.values import DatasetType, DivideBy, EmbeddingTables, NodeData, Wire
 
 _NATIVE = "both types use umiak's own reader: declare slots, or name a reader class with train_reader_path"
 _METRICS = "metrics are the model's own"
 _FLUID = "it belongs to the static graph's debugging, which umiak does not have"
 _FILES = "data_path may be a URL, and credentials are taken from the environment"
 FLAT_GLOBAL = (
-    Key(
-        name="workspace",
-        meaning="Base directory of relative paths.",
-        kind=kinds.PATH,
-        default_said="the directory of the config",
-        origin=Origin.UMIAK,
-    ),
-    Key(
-        name="mode",
-        meaning="`train`, `infer`, or both.",
-        kind=kinds.NAMES,
+    ours("workspace", kinds.PATH, "Base directory of relative paths.", default_said="the directory of the config"),
+    ours(
+        "mode",
+        kinds.NAMES,
+        "`train`, `infer`, or both.",
         default_said="`train` if there is a `train_data_dir`, else `infer`",
-        origin=Origin.UMIAK,
     ),
-    Key(name="runner", meaning="Everything below.", kind=kinds.MAPPING, required=True),
-    Key(name="hyper_parameters", meaning="Hyper-parameters of the model.", kind=kinds.MAPPING),
-    Key(name="table_parameters", meaning="Same as [above](#table-parameters).", kind=kinds.MAPPING),
-    Key(
-        name="embedding_tables",
-        meaning="Same as [above](#the-whole).",
-        kind=kinds.CHOICE,
+    row("runner", kinds.MAPPING, "Everything below.", required=True),
+    row("hyper_parameters", kinds.MAPPING, "Hyper-parameters of the model."),
+    row("table_parameters", kinds.MAPPING, "Same as [above](#table-parameters)."),
+    ours("features", kinds.MAPPING, "Same as [above](#the-whole)."),
+    ours("evaluation", kinds.MAPPING, "Same as [above](#evaluation)."),
+    ours("objective", kinds.MAPPING, "Same as [above](#objective)."),
+    ours("retrieval", kinds.MAPPING, "Same as [above](#retrieval); `items` begins at the workspace."),
+    ours(
+        "embedding_tables",
+        kinds.CHOICE,
+        "Same as [above](#the-whole).",
         default="shared",
         choices=words(EmbeddingTables),
-        origin=Origin.UMIAK,
     ),
 )
 
 FLAT = (
-    Key(name="train_data_dir", meaning="`data_path` for training, from the workspace.", kind=kinds.PATH),
-    Key(name="test_data_dir", meaning="`data_path` for `infer`, from the workspace.", kind=kinds.PATH),
-    Key(name="infer_data_dir", meaning="Another name for `test_data_dir`.", kind=kinds.PATH),
-    Key(
-        name="train_reader_path",
-        meaning="`data_converter` for training: a module beside the config, with a class `RecDataset`.",
-        kind=kinds.PATH,
+    row("train_data_dir", kinds.PATH, "`data_path` for training, from the workspace."),
+    row("test_data_dir", kinds.PATH, "`data_path` for `infer`, from the workspace."),
+    row("infer_data_dir", kinds.PATH, "Another name for `test_data_dir`."),
+    row(
+        "train_reader_path",
+        kinds.PATH,
+        "`data_converter` for training: a module beside the config, with a class `RecDataset`.",
         default_said="with `dygraph_model.py`: `reader`",
     ),
-    Key(name="infer_reader_path", meaning="Same for `infer`.", kind=kinds.PATH),
-    Key(name="train_batch_size", meaning="`batch_size` for training.", kind=kinds.WHOLE, least=1),
-    Key(name="infer_batch_size", meaning="`batch_size` for `infer`.", kind=kinds.WHOLE, least=1),
-    Key(
-        name="reader_type",
-        meaning="`type` of both datasets.",
-        kind=kinds.CHOICE,
+    row("infer_reader_path", kinds.PATH, "Same for `infer`."),
+    row("train_batch_size", kinds.WHOLE, "`batch_size` for training.", least=1),
+    row("infer_batch_size", kinds.WHOLE, "`batch_size` for `infer`.", least=1),
+    row(
+        "reader_type",
+        kinds.CHOICE,
+        "`type` of both datasets.",
         default="DataLoader",
         choices=(DatasetType.DATA_LOADER.value, DatasetType.QUEUE_DATASET.value),
         synonyms=(("RecDataset", "DataLoader"), ("InmemoryDataset", "QueueDataset")),
     ),
-    Key(name="epochs", meaning="`epochs`.", kind=kinds.WHOLE, least=1),
-    Key(name="print_interval", meaning="`print_interval`.", kind=kinds.WHOLE, default=20, least=1),
-    Key(name="num_workers", meaning="`num_workers` of both datasets.", kind=kinds.WHOLE, default=0, least=0),
-    Key(name="thread_num", meaning="`thread_num` of both phases.", kind=kinds.WHOLE, default=1, least=1),
-    Key(name="train_thread_num", meaning="`thread_num` for training alone.", kind=kinds.WHOLE, least=1),
-    Key(name="infer_thread_num", meaning="`thread_num` for `infer` alone.", kind=kinds.WHOLE, least=1),
-    Key(
-        name="model_save_path",
-        meaning="`save_checkpoint_path`: after every epoch.",
-        kind=kinds.PATH,
-        default_said="nothing is saved",
-    ),
-    Key(name="model_init_path", meaning="`init_model_path` for training.", kind=kinds.PATH),
-    Key(name="warmup_model_path", meaning="Another name for `model_init_path`.", kind=kinds.PATH),
-    Key(name="runner_result_dump_path", meaning="`runner_result_dump_path`.", kind=kinds.PATH),
-    Key(name="infer_load_path", meaning="`init_model_path` for `infer`.", kind=kinds.PATH),
-    Key(name="infer_start_epoch", meaning="`infer_start_epoch`.", kind=kinds.WHOLE, least=0),
-    Key(name="infer_end_epoch", meaning="`infer_end_epoch`.", kind=kinds.WHOLE, least=1),
-    Key(name="use_gpu", meaning="`device: gpu`.", kind=SWITCH, default=False),
-    Key(name="use_xpu", meaning="`device: xpu`.", kind=SWITCH, default=False),
-    Key(name="use_npu", meaning="`device: npu`.", kind=SWITCH, default=False),
-    Key(
-        name="use_fleet",
-        meaning="`class: cluster_train` with `fleet_mode: collective` and `alone_allowed`.",
-        kind=kinds.TRUTH,
+    row("epochs", kinds.WHOLE, "`epochs`.", least=1),
+    row("print_interval", kinds.WHOLE, "`print_interval`.", default=20, least=1),
+    row("num_workers", kinds.WHOLE, "`num_workers` of both datasets.", default=0, least=0),
+    row("thread_num", kinds.WHOLE, "`thread_num` of both phases.", default=1, least=1),
+    row("train_thread_num", kinds.WHOLE, "`thread_num` for training alone.", least=1),
+    row("infer_thread_num", kinds.WHOLE, "`thread_num` for `infer` alone.", least=1),
+    row("model_save_path", kinds.PATH, "`save_checkpoint_path`: after every epoch.", default_said="nothing is saved"),
+    row("model_init_path", kinds.PATH, "`init_model_path` for training."),
+    row("warmup_model_path", kinds.PATH, "Another name for `model_init_path`."),
+    row("runner_result_dump_path", kinds.PATH, "`runner_result_dump_path`."),
+    row("infer_load_path", kinds.PATH, "`init_model_path` for `infer`."),
+    row("infer_start_epoch", kinds.WHOLE, "`infer_start_epoch`.", least=0),
+    row("infer_end_epoch", kinds.WHOLE, "`infer_end_epoch`.", least=1),
+    row("use_gpu", SWITCH, "`device: gpu`.", default=False),
+    row("use_xpu", SWITCH, "`device: xpu`.", default=False),
+    row("use_npu", SWITCH, "`device: npu`.", default=False),
+    row(
+        "use_fleet",
+        kinds.TRUTH,
+        "`class: cluster_train` with `fleet_mode: collective` and `alone_allowed`.",
         default=False,
     ),
-    Key(
-        name="sync_mode",
-        meaning="`class: cluster_train` with `fleet_mode: ps`, this `distribute_strategy` and `alone_allowed`.",
-        kind=kinds.CHOICE,
+    row(
+        "sync_mode",
+        kinds.CHOICE,
+        "`class: cluster_train` with `fleet_mode: ps`, this `distribute_strategy` and `alone_allowed`.",
         choices=words(StrategyName),
         refused_words=(
             (
@@ -102,119 +93,109 @@ FLAT = (
             ("gpubox", "tables in GPU memory are not supported; `async` with use_gpu is the closest alternative"),
         ),
     ),
-    Key(name="geo_step", meaning="`geo_step`.", kind=kinds.WHOLE, default=100, least=1),
-    Key(
-        name="worker_num",
-        meaning="With `sync_mode` or `use_fleet`: `class: local_cluster_train` with this many trainers.",
-        kind=kinds.WHOLE,
+    row("geo_step", kinds.WHOLE, "`geo_step`.", default=100, least=1),
+    ours(
+        "worker_num",
+        kinds.WHOLE,
+        "With `sync_mode` or `use_fleet`: `class: local_cluster_train` with this many trainers.",
         least=1,
-        origin=Origin.UMIAK,
     ),
-    Key(
-        name="server_num",
-        meaning="With `sync_mode`: `class: local_cluster_train` with this many parameter servers.",
-        kind=kinds.WHOLE,
+    ours(
+        "server_num",
+        kinds.WHOLE,
+        "With `sync_mode`: `class: local_cluster_train` with this many parameter servers.",
         least=1,
-        origin=Origin.UMIAK,
     ),
-    Key(
-        name="save_step_interval",
-        meaning="`save_step_interval`.",
-        kind=kinds.WHOLE,
-        default=-1,
-        least=1,
-        also=(-1,),
-        origin=Origin.UMIAK,
-    ),
-    Key(name="save_step_path", meaning="`save_step_path`.", kind=kinds.PATH, origin=Origin.UMIAK),
-    Key(
-        name="save_minutes_interval",
-        meaning="`save_minutes_interval`.",
-        kind=kinds.WHOLE,
-        default=-1,
-        least=1,
-        also=(-1,),
-        origin=Origin.UMIAK,
-    ),
-    Key(name="keep_checkpoints", meaning="`keep_checkpoints`.", kind=kinds.WHOLE, least=1, origin=Origin.UMIAK),
-    Key(name="node_data", meaning="`node_data`.", kind=kinds.CHOICE, choices=words(NodeData), origin=Origin.UMIAK),
-    Key(name="seed", meaning="`seed`.", kind=kinds.WHOLE, default=12345, least=0),
-    Key(name="shuffle", meaning="`shuffle` for training.", kind=kinds.WHOLE, default=0, least=0, origin=Origin.UMIAK),
-    Key(
-        name="use_inference",
-        meaning="Save an inference model with each checkpoint.",
-        kind=kinds.TRUTH,
-        default=False,
-    ),
-    Key(name="save_inference_feed_varnames", meaning="`save_inference_feed_varnames`.", kind=kinds.NAMES),
-    Key(name="save_inference_fetch_varnames", meaning="`save_inference_fetch_varnames`.", kind=kinds.NAMES),
+    ours("wire", kinds.CHOICE, "`wire`.", choices=words(Wire)),
+    ours("save_step_interval", kinds.WHOLE, "`save_step_interval`.", default=-1, least=1, also=(-1,)),
+    ours("save_step_path", kinds.PATH, "`save_step_path`."),
+    ours("save_minutes_interval", kinds.WHOLE, "`save_minutes_interval`.", default=-1, least=1, also=(-1,)),
+    ours("keep_checkpoints", kinds.WHOLE, "`keep_checkpoints`.", least=1),
+    ours("node_data", kinds.CHOICE, "`node_data`.", choices=words(NodeData)),
+    row("seed", kinds.WHOLE, "`seed`.", default=12345, least=0),
+    ours("shuffle", kinds.WHOLE, "`shuffle` for training.", default=0, least=0),
+    row("use_inference", kinds.TRUTH, "Save an inference model with each checkpoint.", default=False),
+    row("save_inference_feed_varnames", kinds.NAMES, "`save_inference_feed_varnames`."),
+    row("save_inference_fetch_varnames", kinds.NAMES, "`save_inference_fetch_varnames`."),
     *ONLINE_KEYS,
-    Key(
-        name="model",
-        meaning="`model` of both phases, from the workspace. `dygraph_model.py` is a model of PaddleRec 2.",
-        kind=kinds.PATH,
+    ours(
+        "model",
+        kinds.PATH,
+        "`model` of both phases, from the workspace. `dygraph_model.py` is a model of PaddleRec 2; `rank.deepfm` one of the zoo.",
         default_said="`model.py`, or `dygraph_model.py` if that is there instead",
-        origin=Origin.UMIAK,
     ),
-    Key(
-        name="divide_by",
-        meaning="With `dygraph_model.py`: `divide_by` of both datasets.",
-        kind=kinds.CHOICE,
+    ours(
+        "divide_by",
+        kinds.CHOICE,
+        "With `dygraph_model.py`: `divide_by` of both datasets.",
         choices=words(DivideBy),
         default_said="`files` if the reader goes through its list of files and does nothing else with it, else `samples`",
-        origin=Origin.UMIAK,
     ),
-    Key(
-        name="drop_last",
-        meaning="With `dygraph_model.py`: leave out batches that are not full.",
-        kind=kinds.TRUTH,
+    ours(
+        "drop_last",
+        kinds.TRUTH,
+        "With `dygraph_model.py`: leave out batches that are not full.",
         default_said="`false`; `true` if the model reads the batch size from the config",
-        origin=Origin.UMIAK,
     ),
-    Key(
-        name="lazy_embeddings",
-        meaning="With `dygraph_model.py`: alone, too, rows of embeddings with `sparse=True` only move when they are used.",
-        kind=kinds.TRUTH,
+    ours(
+        "lazy_embeddings",
+        kinds.TRUTH,
+        "With `dygraph_model.py`: rows of tables only move when they are used, also where Paddle moves all rows in each step.",
         default=False,
-        origin=Origin.UMIAK,
     ),
-    Key(
-        name="table_embeddings",
-        meaning="With `dygraph_model.py`: embedding layers that become tables without `sparse=True`.",
-        kind=kinds.NAMES,
-        origin=Origin.UMIAK,
+    ours(
+        "table_embeddings",
+        kinds.NAMES,
+        "With `dygraph_model.py`: embedding layers that become tables without `sparse=True`.",
     ),
-    Key(
-        name="table_embeddings_above",
-        meaning="With `dygraph_model.py`: embeddings with at least so many rows become tables.",
-        kind=kinds.WHOLE,
-        origin=Origin.UMIAK,
+    ours(
+        "table_embeddings_above",
+        kinds.WHOLE,
+        "With `dygraph_model.py`: embeddings with at least so many rows become tables.",
     ),
-    Key(
-        name="dense_embeddings",
-        meaning="With `dygraph_model.py`: embedding layers that stay parameters.",
-        kind=kinds.NAMES,
-        origin=Origin.UMIAK,
-    ),
-    Key(
-        name="save_pdparams",
-        meaning="With `dygraph_model.py`: write PaddleRec's own files, `rec.pdparams` and `rec.pdopt`, into each epoch's checkpoint.",
-        kind=kinds.TRUTH,
+    ours("dense_embeddings", kinds.NAMES, "With `dygraph_model.py`: embedding layers that stay parameters."),
+    ours(
+        "save_pdparams",
+        kinds.TRUTH,
+        "With `dygraph_model.py`: write PaddleRec's own files, `rec.pdparams` and `rec.pdopt`, into each epoch's checkpoint.",
         default=True,
-        origin=Origin.UMIAK,
     ),
-    Key(name="sparse_slots", meaning="`sparse_slots` of both datasets.", kind=SPARSE, origin=Origin.UMIAK),
-    Key(name="dense_slots", meaning="`dense_slots` of both datasets.", kind=DENSE, origin=Origin.UMIAK),
-    Key(name="padding", meaning="`padding` of both datasets.", kind=kinds.WHOLE, default=0, origin=Origin.UMIAK),
-    Key(name="use_auc", meaning="", kind=kinds.TRUTH, settled=_METRICS),
-    Key(name="auc_num", meaning="", kind=kinds.WHOLE, settled=_METRICS),
-    Key(name="use_visual", meaning="", kind=kinds.TRUTH, settled="scalars are written wherever VisualDL is installed"),
-    Key(name="use_gloo", meaning="", kind=kinds.TRUTH, settled="trainers find each other without it"),
-    Key(name="split_file_list", meaning="", kind=kinds.TRUTH, settled="data is divided among trainers in every mode"),
-    Key(name="example_count_method", meaning="", kind=kinds.TEXT, settled="every sample that is read is counted"),
-    Key(name="pipe_command", meaning="", kind=kinds.TEXT, ignored=_NATIVE),
+    ours(
+        "train_stream",
+        kinds.MAPPING,
+        "With a `train_data_dir` such as `kafka://broker:9092/topic`: `stream`, and `class: online_learning`.",
+    ),
+    ours("evaluate_data_dir", kinds.PATH, "`data_path` for evaluation after every epoch, from the workspace."),
+    ours(
+        "evaluate_share",
+        kinds.NUMBER,
+        "Tables: evaluate after every epoch on this share of the rows, chosen by a hash of what is in them, and train on the others.",
+        least=0,
+    ),
+    ours("train_until", TIME, "Tables: train on rows before this time.", default_said="`evaluate_after`"),
+    ours(
+        "evaluate_after",
+        TIME,
+        "Tables: evaluate after every epoch on rows of this time or later.",
+        default_said="`train_until`",
+    ),
+    ours("early_stop_patience", kinds.WHOLE, "`early_stop_patience`.", least=1),
+    ours("early_stop_metric", kinds.NAME, "`early_stop_metric`."),
+    ours("bad_rows", kinds.NUMBER, "`bad_rows` of all datasets.", default=0.0, least=0),
+    ours("column_names", kinds.NAMES, "`column_names` of all datasets."),
+    ours("quoted_newlines", kinds.TRUTH, "`quoted_newlines` of all datasets.", default=True),
+    ours("sparse_slots", SPARSE, "`sparse_slots` of both datasets."),
+    ours("dense_slots", DENSE, "`dense_slots` of both datasets."),
+    ours("padding", kinds.WHOLE, "`padding` of both datasets.", default=0),
+    row("use_auc", kinds.TRUTH, settled=_METRICS),
+    row("auc_num", kinds.WHOLE, settled=_METRICS),
+    row("use_visual", kinds.TRUTH, settled="scalars are written wherever VisualDL is installed"),
+    row("use_gloo", kinds.TRUTH, settled="trainers find each other without it"),
+    row("split_file_list", kinds.TRUTH, settled="data is divided among trainers in every mode"),
+    row("example_count_method", kinds.TEXT, settled="every sample that is read is counted"),
+    row("pipe_command", kinds.TEXT, ignored=_NATIVE),
     *(
-        Key(name=name, meaning="", kind=kinds.TEXT, ignored=_FLUID)
+        row(name, kinds.TEXT, ignored=_FLUID)
         for name in (
             "dataset_debug",
             "need_dump",
@@ -230,6 +211,6 @@ FLAT = (
             "parse_content",
         )
     ),
-    *(Key(name=name, meaning="", kind=kinds.TEXT, ignored=_FILES) for name in ("fs_client", "fs_name", "fs_ugi")),
+    *(row(name, kinds.TEXT, ignored=_FILES) for name in ("fs_client", "fs_name", "fs_ugi")),
 )
 """The mapping ``runner`` of the newer layout. A meaning in backticks is the key of the older layout that it stands for."""

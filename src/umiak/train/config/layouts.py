@@ -9,25 +9,37 @@ Every problem is found in one reading, each with its file, line and column.
 
 from __future__ import annotations
 
+import posixpath
+
 from umiak.core.problem import Problem
-from umiak.core.value import value
+from umiak.core.value import replace, value
 from umiak.schema import sections, yaml_tree
 from umiak.schema.findings import Findings, Place
+from umiak.schema.settings import filled
 from umiak.schema.yaml_tree import Scalar, Section, kind_of
 from umiak.train.config import flat, keys, optimizers, overrides, tables, workspace
+from umiak.train.config.evaluating import settings as evaluation
+from umiak.train.config.objectives import retrieval
+from umiak.train.config.objectives import settings as objective
+from umiak.train.config.objectives.retrieval import Retrieval
+from umiak.train.config.objectives.settings import Objective
 from umiak.train.config.paddlerec import dotted
 from umiak.train.config.paddlerec.directory import ModelDirectory, ModelForm, is_dygraph
 from umiak.train.config.runners import dangling, runner
-from umiak.train.config.values import Dataset, DatasetType, DivideBy, EmbeddingTables, Phase, Runner, TrainConfig
+from umiak.train.config.streams import settings as streams
+from umiak.train.config.tabular import datasets as tabular
+from umiak.train.config.values import Dataset, EmbeddingTables, Phase, Runner, RunnerClass, TrainConfig
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import TypeVar
 
+    from umiak.schema.features.section import FeatureSection
     from umiak.schema.keys import Key
     from umiak.schema.sections import Said
-    from umiak.train.config.values import Free
+    from umiak.train.config.evaluating.settings import EvaluationSettings
+    from umiak.train.config.values import Free, Learning, TableParameters
     from umiak.train.config.workspace import Library
 
     T = TypeVar("T")
@@ -87,6 +99,9 @@ class _Config:
         self.directory = directory
         self.findings = findings
         self.beside = beside
+        self.features: FeatureSection | None = None
+        self.has_features = False
+        """Whether there is a section ``features:``, right or wrong."""
         self.is_open = False
         """Whether other code than ours reads any section: that of a model of PaddleRec 2."""
 
@@ -136,13 +151,22 @@ class _Config:
 
     def _config(self, root: Section, directory: str) -> TrainConfig | None:
         top = sections.read(keys.GLOBAL, root, "config", self.findings, keys.UNKNOWN)
+        self.features, self.has_features = self._features(top), top.said("features") or "features" in top.wrong
         dataset_names, phase_names, runner_names = (self._names(top, what) for what in ("dataset", "phase", "runner"))
         datasets = self._entries(top, "dataset", keys.DATASET, self._dataset)
         phases = self._entries(
-            top, "phase", keys.PHASE, lambda said, name, findings: _phase(said, name, dataset_names, findings)
+            top,
+            "phase",
+            keys.PHASE,
+            lambda said, name, findings: _phase(said, name, dataset_names, findings, self.library),
         )
+        of_streams = {name for name, made, _ in datasets if made.stream is not None}
+        streaming = {name for name, made, _ in phases if made.dataset_name in of_streams}
         runners = self._entries(
-            top, "runner", keys.RUNNER, lambda said, name, findings: runner(said, name, phase_names, findings)
+            top,
+            "runner",
+            keys.RUNNER,
+            lambda said, name, findings: runner(said, name, phase_names, findings, streaming),
         )
         mode = dangling(top, "mode", runner_names, "runner", self.findings) if top.said("runner") else ()
         # What nobody runs is looked at as well, but it stops nobody.
@@ -158,13 +182,15 @@ class _Config:
         settled_phases = tuple([each for each in settled_phases if each.dataset_name in there])
         there = {each.name for each in settled_phases}
         settled_runners = tuple([each for each in settled_runners if there.issuperset(_phases_of(each))])
-        hyper = top.node("hyper_parameters")
-        # A model of PaddleRec 2 makes its optimizer and its tables itself.
-        learned = optimizers.read(hyper if isinstance(hyper, Section) and not self.is_open else None, self.findings)
-        said = top.node("table_parameters")
-        named = said if isinstance(said, Section) and not self.is_open else None
-        parameters = tables.read(named, self.findings)
-        tables.check_schedule(parameters, learned.schedule, named, self.findings)
+        old = tuple([each for each in settled_phases if posixpath.normpath(each.model) in self.beside.old])
+        tabular.check_models(settled_datasets, settled_phases, {each.model for each in old}, top, self.findings)
+        settled_datasets = _by_place(settled_datasets, old, self.beside)
+        self.is_open = self.is_open or bool(old)
+        learned, parameters = self._learned(top)
+        measured = self._measured(top, _slots_of(settled_datasets, _evaluated(settled_runners, settled_phases)))
+        wanted, retrieved = self._wanted(
+            top, _slots_of(settled_datasets, {each.dataset_name for each in settled_phases})
+        )
         if self.findings.problems:
             return None
         return TrainConfig(
@@ -177,8 +203,59 @@ class _Config:
             learning=learned,
             table_parameters=parameters,
             embedding_tables=EmbeddingTables(top.get("embedding_tables")),
+            evaluation=measured,
+            objective=wanted,
+            retrieval=retrieved,
+            features=top.get("features") or {},
             debug=top.truth("debug"),
         )
+
+    def _features(self, top: Said) -> FeatureSection | None:
+        """How rows of tables become samples, if the config says it."""
+        node = top.node("features")
+        if node is None or "features" in top.wrong:
+            return None
+        from umiak.schema.features import reading  # not before it is needed
+
+        return reading.read(node, self.findings, self.directory)
+
+    def _measured(self, top: Said, there: dict[str, list[str]]) -> EvaluationSettings:
+        """What evaluations measure; ``there``: the slots of the datasets that are evaluated on."""
+        node = top.node("evaluation")
+        asked = node if isinstance(node, Section) else None
+        measured = evaluation.read(asked, self.findings, keys.UNKNOWN)
+        if asked is not None:
+            evaluation.check_slots(measured, there, asked, self.findings)
+        return measured
+
+    def _learned(self, top: Said) -> tuple[Learning, dict[str, TableParameters]]:
+        """How everything learns. A model of PaddleRec makes its optimizer and its tables itself."""
+        hyper = top.node("hyper_parameters")
+        learned = optimizers.read(hyper if isinstance(hyper, Section) and not self.is_open else None, self.findings)
+        said = top.node("table_parameters")
+        named = said if isinstance(said, Section) and not self.is_open else None
+        parameters = tables.read(named, self.findings)
+        tables.check_schedule(parameters, learned.schedule, named, self.findings)
+        return learned, parameters
+
+    def _wanted(self, top: Said, there: dict[str, list[str]]) -> tuple[Objective, Retrieval]:
+        """What training makes small besides the model's loss, and items that are found among all."""
+        made, retrieved = Objective(), Retrieval()
+        node, asked = top.node("objective"), top.node("retrieval")
+        if isinstance(node, Section):
+            made = objective.read(node, self.findings, keys.UNKNOWN)
+            objective.check_labels(made, there, node, self.findings)
+        if isinstance(asked, Section) and asked.entries:
+            retrieved = retrieval.read(asked, self.features, self.findings, keys.UNKNOWN)
+        for name, each, said in (("objective", made, node), ("retrieval", retrieved, asked)):
+            if each and said is not None and self.is_open:
+                self.findings.problem(
+                    "UM-CONFIG-022",
+                    said.place,
+                    f"{name}: a model in PaddleRec's form has its loss, its tables and its optimizer to itself",
+                    hint="say it in the model's code; this section is for models that are written with umiak.models, and those of the zoo",
+                )
+        return made, retrieved
 
     def _names(self, top: Said, what: str) -> tuple[str, ...]:
         """The names of a list's entries, also of those that are wrong otherwise."""
@@ -227,23 +304,27 @@ class _Config:
         return tuple(kept)
 
     def _dataset(self, said: Said, name: str, findings: Findings) -> Dataset:
-        made = Dataset(
+        made = filled(
+            Dataset,
+            said,
+            findings,
             name=name,
             data_path=self.library.relative(said.text("data_path") or ""),
             batch_size=said.get("batch_size") or 1,
-            type=DatasetType(said.get("type")),
-            sparse_slots=said.names("sparse_slots"),
-            dense_slots=tuple(said.get("dense_slots") or ()),
-            padding=said.number("padding"),
-            data_converter=said.text("data_converter"),
-            reader_class=said.text("reader_class_name") or "",
-            reader_processes=said.number("num_workers"),
-            extra_slots_allowed=said.truth("extra_slots_allowed"),
-            bad_lines=said.number("bad_lines"),
-            drop_last=said.truth("drop_last"),
-            divide_by=DivideBy(said.get("divide_by")),
-            ready_batches=said.truth("ready_batches"),
         )
+        stream = streams.read(
+            made.data_path,
+            said,
+            findings,
+            keys.UNKNOWN,
+            has_slots=made.has_slots,
+            reader=made.data_converter,
+            has_columns=bool(made.column_names),
+        )
+        made = replace(made, stream=stream)
+        if self.features is not None and not made.has_slots and not made.data_converter:
+            return tabular.dataset(made, self.features, said, findings)
+        tabular.check_unused(said, findings)
         both = {slot.name for slot in made.dense_slots} & {*made.sparse_slots}
         if both:
             what = f"{said.label}: declared sparse and dense: {', '.join(sorted(both))}"
@@ -256,14 +337,44 @@ class _Config:
                 why="slots are declared, so lines are read without it",
             )
         slots = {"sparse_slots", "dense_slots", "data_converter"}
-        if not made.has_slots and not made.data_converter and not said.wrong & slots:
+        if not made.has_slots and not made.data_converter and not said.wrong & slots and not self.has_features:
             findings.problem(
                 "UM-CONFIG-022",
                 said.key_place("name"),
                 f"{said.label}: nothing says how a line becomes a sample",
-                hint="declare sparse_slots and dense_slots, or name a reader with data_converter",
+                hint="declare sparse_slots and dense_slots, or name a reader with data_converter; for tables write `features:`",
             )
         return made
+
+
+def _by_place(datasets: tuple[Dataset, ...], old: tuple[Phase, ...], beside: ModelDirectory) -> tuple[Dataset, ...]:
+    """Datasets that are read by a class, as models of PaddleRec 1.8.5 take them."""
+    read = {each.dataset_name for each in old}
+    full = {each.dataset_name for each in old if posixpath.normpath(each.model) in beside.old_full_batches}
+    return tuple(
+        [
+            replace(each, by_place=True, drop_last=each.drop_last or each.name in full)
+            if each.name in read and not each.has_slots and each.features is None
+            else each
+            for each in datasets
+        ]
+    )
+
+
+def _slots_of(there: tuple[Dataset, ...], seen: set[str]) -> dict[str, list[str]]:
+    """What evaluations may ask for, of those datasets that say it."""
+    return {
+        each.name: [*each.sparse_slots, *(slot.name for slot in each.dense_slots), *tabular.extra_slots(each)]
+        for each in there
+        if each.name in seen and (each.has_slots or each.features)
+    }
+
+
+def _evaluated(runners: tuple[Runner, ...], phases: tuple[Phase, ...]) -> set[str]:
+    """The datasets that are evaluated on."""
+    names = {each.evaluation.phase for each in runners if each.evaluation}
+    names |= {name for each in runners if each.kind is RunnerClass.INFER for name in each.phases}
+    return {each.dataset_name for each in phases if each.name in names}
 
 
 def _phases_of(made: Runner) -> tuple[str, ...]:
@@ -276,15 +387,15 @@ def _reached(names: Iterable[str], known: tuple[str, ...]) -> set[str]:
     return reached if reached and reached <= {*known} else {*known}
 
 
-def _phase(said: Said, name: str, datasets: tuple[str, ...], findings: Findings) -> Phase:
+def _phase(said: Said, name: str, datasets: tuple[str, ...], findings: Findings, library: Library) -> Phase:
     dangling(said, "dataset_name", datasets, "dataset", findings)
-    return Phase(
+    return filled(
+        Phase,
+        said,
+        findings,
         name=name,
-        model=said.text("model") or "",
+        model=library.model(said.text("model") or ""),
         dataset_name=said.text("dataset_name") or "",
-        thread_num=said.number("thread_num"),
-        shuffle_filelist=said.truth("shuffle_filelist"),
-        gradient_scale=said.number("gradient_scale_strategy"),
     )
 
 

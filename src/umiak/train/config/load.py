@@ -11,7 +11,7 @@ import os
 import stat
 
 from umiak.core.nearest import nearest
-from umiak.core.problem import Exit, Problem, UmiakError
+from umiak.core.problem import Exit, UmiakError
 from umiak.core.value import value
 from umiak.train.config import layouts, workspace
 from umiak.train.config.paddlerec import directory as directories
@@ -21,6 +21,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from umiak.schema import yaml_tree
     from umiak.train.config.layouts import Reading
     from umiak.train.config.paddlerec.directory import ModelDirectory
 
@@ -56,18 +57,29 @@ def load(named: str, said: Iterable[str] = (), library: Library | None = None) -
         directory=source.directory,
         library=library,
         said=said,
-        beside=beside(_workspace(source, said)),
+        beside=beside(_workspace(source, said), _models(source, said)),
     )
     return source, made
 
 
-def beside(directory: str) -> ModelDirectory:
-    """The Python files of a directory, as far as they say in which form the model is."""
+def beside(directory: str, named: Iterable[str] = ()) -> ModelDirectory:
+    """The Python files of a directory, as far as they say in which form the model is; and those that are named."""
     try:
         names = [name for name in os.listdir(directory) if name.endswith(".py")]
     except OSError:
-        return directories.ModelDirectory()
-    return directories.directory({name: _python(os.path.join(directory, name)) for name in names})
+        names = []
+    texts = {name: _python(os.path.join(directory, name)) for name in names}
+    return directories.directory(texts, {os.path.normpath(path): _python(path) for path in named})
+
+
+def _models(source: Source, said: tuple[str, ...]) -> list[str]:
+    """The files of models that a config of the older layout names."""
+    import re
+
+    named = re.findall(r"""\bmodel:[ \t]*["']?([^"'#,\n]+?\.py)\b""", source.text)
+    named += [text.partition("=")[2].strip() for text in said if text.partition("=")[0].strip().endswith(".model")]
+    directory = _workspace(source, said)
+    return [each.replace("{workspace}", directory) for each in named]
 
 
 def _python(path: str) -> str:
@@ -97,7 +109,7 @@ def find(named: str, library: Library) -> str:
         directory = library.directory(named)
         if directory is None:
             what, hint = library.missing(named)
-            raise UmiakError(Problem(code="UM-CONFIG-002", what=what, hint=hint))
+            raise UmiakError.of("UM-CONFIG-002", what, hint=hint)
         return os.path.join(directory, CONFIG)
     if os.path.isdir(named):
         return os.path.join(named, CONFIG)
@@ -112,16 +124,52 @@ def read(path: str) -> Source:
         what = f"can't be read: {error.strerror}"
         hint = _nearby(path) if isinstance(error, FileNotFoundError) else None
         status = Exit.BAD_REQUEST if isinstance(error, FileNotFoundError) else Exit.REFUSED
-        raise UmiakError(Problem(code="UM-CONFIG-001", what=what, hint=hint, where=path), exit_status=status) from None
+        raise UmiakError.of("UM-CONFIG-001", what, hint=hint, where=path, exit_status=status) from None
     if len(data) > MOST_BYTES:
-        raise UmiakError(Problem(code="UM-CONFIG-001", what=f"larger than {MOST_BYTES >> 20} MB", where=path))
+        raise UmiakError.of("UM-CONFIG-001", f"larger than {MOST_BYTES >> 20} MB", where=path)
     try:
         return Source(path=path, text=data.decode("utf-8"))
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         column = error.start - data.rfind(b"\n", 0, error.start)
         what, hint = f"not UTF-8: byte 0x{data[error.start]:02x}", "a config is a text; save it as UTF-8"
-        raise UmiakError(Problem(code="UM-CONFIG-003", what=what, hint=hint, where=f"{path}:{line}:{column}")) from None
+        raise UmiakError.of("UM-CONFIG-003", what, hint=hint, where=f"{path}:{line}:{column}") from None
+
+
+def place_of(path: str, *steps: str) -> str:
+    """Where a config says something, as ``config.yaml:12:5``: as many steps down as there are. In a list, a step is the entry of this name."""
+    from umiak.schema import yaml_tree
+    from umiak.schema.findings import Findings
+    from umiak.schema.yaml_tree import Listing, Section
+
+    try:
+        node = yaml_tree.parse(read(path).text, path, Findings())
+    except UmiakError:
+        return path
+    place = path
+    for step in steps:
+        if isinstance(node, Section) and (entry := node.get(step)) is not None:
+            node, place = entry.node, str(entry.place)
+        elif isinstance(node, Listing):
+            node = next((each for each in node.items if isinstance(each, Section) and step in _names(each)), None)
+            if node is None:
+                break
+            place = str(node.place)
+        else:
+            break
+    return place
+
+
+def _names(node: yaml_tree.Section) -> tuple[str, ...]:
+    """What an entry of a list is called; it may stand for several."""
+    from umiak.schema import kinds
+    from umiak.schema.yaml_tree import Listing
+
+    entry = node.get("name")
+    if entry is None:
+        return ()
+    items = entry.node.items if isinstance(entry.node, Listing) else (entry.node,)
+    return tuple(kinds.word_of(each) for each in items)
 
 
 def _bytes(path: str) -> bytes:
@@ -146,7 +194,7 @@ def _await_writer(path: str, pipe: int) -> None:
     waiting.register(pipe, select.POLLIN)
     if not waiting.poll(PIPE_WAIT_S * 1000):
         what = f"a pipe without a writer for {PIPE_WAIT_S:g} s"
-        raise UmiakError(Problem(code="UM-CONFIG-001", what=what, where=path))
+        raise UmiakError.of("UM-CONFIG-001", what, where=path)
 
 
 def _nearby(path: str) -> str:

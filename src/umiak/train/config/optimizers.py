@@ -7,7 +7,7 @@
         clip_value: 10
         schedule: {class: cosine, steps: 100000, warmup_steps: 1000}
 
-A schedule is a function of the step alone, so that a run which is resumed needs no memory of it:
+A schedule is a function of the step alone, or of what evaluations have told (`plateau`), so that a run which is resumed needs no memory of it:
 
     factor(Schedule(kind="exponential", gamma=0.5, every=100), 250) == 0.25
 """
@@ -18,9 +18,9 @@ import math
 
 from umiak.core.value import fields
 from umiak.schema import kinds, sections
-from umiak.schema.keys import Key
 from umiak.schema.yaml_tree import Section
-from umiak.train.config.keys import UNKNOWN, Origin
+from umiak.train.config.keys import UNKNOWN
+from umiak.train.config.kinds import ours, row
 from umiak.train.config.values import Learning, Schedule
 
 TYPE_CHECKING = False
@@ -36,6 +36,7 @@ SCHEDULES: dict[str, tuple[str, ...]] = {
     "inverse_time": ("gamma", "every"),
     "polynomial": ("steps", "end", "power"),
     "cosine": ("steps", "end"),
+    "plateau": ("gamma", "end", "metric", "mode", "patience", "threshold", "threshold_mode", "cooldown"),
 }
 """The kinds, and what each needs to know."""
 
@@ -45,6 +46,7 @@ _NAMES = {
     "InverseTimeDecay": "inverse_time",
     "PolynomialDecay": "polynomial",
     "CosineAnnealingDecay": "cosine",
+    "ReduceOnPlateau": "plateau",
 }
 
 RULES: dict[str, dict[str, str]] = {
@@ -66,147 +68,127 @@ ADAMW_DECAY = 0.01
 _NO_DECAY = ("ftrl",)
 
 OPTIMIZER = (
-    Key(
-        name="class",
-        meaning="Optimizer: [what each does](ps.md#rules). Embedding rows are updated only when they occur in a batch, also with Adam "
+    row(
+        "class",
+        kinds.CHOICE,
+        "Optimizer: [what each does](ps.md#rules). Embedding rows are updated only when they occur in a batch, also with Adam "
         "(lazy mode).",
-        kind=kinds.CHOICE,
         default="adam",
         choices=tuple(RULES),
         synonyms=(("std-adagrad", "adagrad_scaled"),),
     ),
-    Key(name="learning_rate", meaning="Learning rate.", kind=kinds.NUMBER, default_said="depends on `class`"),
-    Key(
-        name="beta1",
-        meaning="`adam`, `adam_row`: decay rate of the first moment.",
-        kind=kinds.NUMBER,
-        default_said="0.9",
-        origin=Origin.UMIAK,
-    ),
-    Key(
-        name="beta2",
-        meaning="`adam`, `adam_row`: decay rate of the second moment.",
-        kind=kinds.NUMBER,
-        default_said="0.999",
-        origin=Origin.UMIAK,
-    ),
-    Key(
-        name="epsilon",
-        meaning="`adam`, `adam_row`, `adagrad`, `rmsprop`: added to the denominator.",
-        kind=kinds.NUMBER,
+    row("learning_rate", kinds.NUMBER, "Learning rate.", default_said="depends on `class`"),
+    ours("beta1", kinds.NUMBER, "`adam`, `adam_row`: decay rate of the first moment.", default_said="0.9"),
+    ours("beta2", kinds.NUMBER, "`adam`, `adam_row`: decay rate of the second moment.", default_said="0.999"),
+    ours(
+        "epsilon",
+        kinds.NUMBER,
+        "`adam`, `adam_row`, `adagrad`, `rmsprop`: added to the denominator.",
         default_said="depends on `class`",
-        origin=Origin.UMIAK,
     ),
-    Key(
-        name="momentum",
-        meaning="`momentum`, `rmsprop`: momentum.",
-        kind=kinds.NUMBER,
-        default_said="0.9; `rmsprop`: 0",
-        origin=Origin.UMIAK,
-    ),
-    Key(name="rho", meaning="`rmsprop`: decay rate.", kind=kinds.NUMBER, default_said="0.95", origin=Origin.UMIAK),
-    Key(
-        name="centered",
-        meaning="`rmsprop`: subtract the mean gradient.",
-        kind=kinds.TRUTH,
-        default_said="`false`",
-        origin=Origin.UMIAK,
-    ),
-    Key(
-        name="use_nesterov",
-        meaning="`momentum`: Nesterov momentum.",
-        kind=kinds.TRUTH,
-        default_said="`false`",
-        origin=Origin.UMIAK,
-    ),
-    Key(
-        name="initial_accumulator_value",
-        meaning="`adagrad` and its variants: initial sum of squares.",
-        kind=kinds.NUMBER,
+    ours("momentum", kinds.NUMBER, "`momentum`, `rmsprop`: momentum.", default_said="0.9; `rmsprop`: 0"),
+    ours("rho", kinds.NUMBER, "`rmsprop`: decay rate.", default_said="0.95"),
+    ours("centered", kinds.TRUTH, "`rmsprop`: subtract the mean gradient.", default_said="`false`"),
+    ours("use_nesterov", kinds.TRUTH, "`momentum`: Nesterov momentum.", default_said="`false`"),
+    ours(
+        "initial_accumulator_value",
+        kinds.NUMBER,
+        "`adagrad` and its variants: initial sum of squares.",
         default_said="depends on `class`",
-        origin=Origin.UMIAK,
     ),
-    Key(name="l1", meaning="`ftrl`: L1 regularization.", kind=kinds.NUMBER, default_said="0", origin=Origin.UMIAK),
-    Key(name="l2", meaning="`ftrl`: L2 regularization.", kind=kinds.NUMBER, default_said="0", origin=Origin.UMIAK),
-    Key(
-        name="clip_value",
-        meaning="Clip each gradient to plus and minus this, except for parameters with `ParamAttr(need_clip=False)`.",
-        kind=kinds.NUMBER,
+    ours("l1", kinds.NUMBER, "`ftrl`: L1 regularization.", default_said="0"),
+    ours("l2", kinds.NUMBER, "`ftrl`: L2 regularization.", default_said="0"),
+    ours(
+        "clip_value",
+        kinds.NUMBER,
+        "Clip each gradient to plus and minus this, except for parameters with `ParamAttr(need_clip=False)`.",
         default_said="no clipping",
-        origin=Origin.UMIAK,
     ),
-    Key(
-        name="clip_norm",
-        meaning="Clip by norm: scale a trainer's gradient of all dense parameters together, except those with "
+    ours(
+        "clip_norm",
+        kinds.NUMBER,
+        "Clip by norm: scale a trainer's gradient of all dense parameters together, except those with "
         "`ParamAttr(need_clip=False)`, and that of each row, down to this norm.",
-        kind=kinds.NUMBER,
         default_said="no clipping",
-        origin=Origin.UMIAK,
     ),
-    Key(
-        name="clip_global_norm",
-        meaning="Clip by global norm: scale all gradients of a trainer's step together, dense parameters (except those with "
+    ours(
+        "clip_global_norm",
+        kinds.NUMBER,
+        "Clip by global norm: scale all gradients of a trainer's step together, dense parameters (except those with "
         "`ParamAttr(need_clip=False)`) and rows, down to this norm before they are sent, as "
         "`paddle.nn.ClipGradByGlobalNorm` does. Each trainer clips its own gradients. Tables with an accessor are not "
         "included.",
-        kind=kinds.NUMBER,
         default_said="no clipping",
-        origin=Origin.UMIAK,
     ),
-    Key(
-        name="weight_decay",
-        meaning="L2 regularization: added to each gradient after clipping, times the weight; decoupled with `adamw`. Of "
+    ours(
+        "weight_decay",
+        kinds.NUMBER,
+        "L2 regularization: added to each gradient after clipping, times the weight; decoupled with `adamw`. Of "
         "embeddings only the rows in the batch decay, and tables with table parameters do not. "
         "`ParamAttr(regularizer=...)` of a parameter takes precedence.",
-        kind=kinds.NUMBER,
         least=0,
         default_said="0; `adamw`: 0.01",
-        origin=Origin.UMIAK,
     ),
-    Key(
-        name="decoupled_weight_decay",
-        meaning="Decoupled weight decay: each step subtracts this part of the weight, times the learning rate.",
-        kind=kinds.NUMBER,
+    ours(
+        "decoupled_weight_decay",
+        kinds.NUMBER,
+        "Decoupled weight decay: each step subtracts this part of the weight, times the learning rate.",
         least=0,
         default_said="0",
-        origin=Origin.UMIAK,
     ),
-    Key(
-        name="schedule",
-        meaning="Learning rate schedule: [schedules](#schedule).",
-        kind=kinds.MAPPING,
-        default_said="constant",
-        origin=Origin.UMIAK,
-    ),
-    Key(name="strategy", meaning="", kind=kinds.TEXT, settled="The runner's `distribute_strategy` says it."),
-    Key(name="lazy_mode", meaning="", kind=kinds.TRUTH, settled="Embedding rows are always updated lazily."),
+    ours("schedule", kinds.MAPPING, "Learning rate schedule: [schedules](#schedule).", default_said="constant"),
+    row("strategy", kinds.TEXT, settled="The runner's `distribute_strategy` says it."),
+    row("lazy_mode", kinds.TRUTH, settled="Embedding rows are always updated lazily."),
 )
 
 SCHEDULE = (
-    Key(
-        name="class",
-        meaning="`exponential`: times `gamma` to the power of steps / `every`. `step`: the same in whole powers. `inverse_time`: "
-        "divided by 1 + `gamma` x steps / `every`. `polynomial` and `cosine`: from 1 to `end` in `steps`. Paddle's names "
-        "(`ExponentialDecay`, ...) are accepted.",
-        kind=kinds.CHOICE,
+    row(
+        "class",
+        kinds.CHOICE,
+        "`exponential`: times `gamma` to the power of steps / `every`. `step`: the same in whole powers. `inverse_time`: "
+        "divided by 1 + `gamma` x steps / `every`. `polynomial` and `cosine`: from 1 to `end` in `steps`. `plateau`: times "
+        "`gamma` when an evaluation is no better. Paddle's names (`ExponentialDecay`, ...) are accepted.",
         default="constant",
         choices=tuple(SCHEDULES),
         synonyms=tuple(_NAMES.items()),
     ),
-    Key(name="gamma", meaning="Decay factor.", kind=kinds.NUMBER, default_said="0.1"),
-    Key(name="every", meaning="Number of batches of a trainer between decays.", kind=kinds.WHOLE, default=1, least=1),
-    Key(name="steps", meaning="Number of batches of a trainer over which the rate decays.", kind=kinds.WHOLE, least=1),
-    Key(
-        name="end",
-        meaning="Final learning rate, as a fraction of the initial one.",
-        kind=kinds.NUMBER,
+    row("gamma", kinds.NUMBER, "Decay factor.", default_said="0.1"),
+    row("every", kinds.WHOLE, "Number of batches of a trainer between decays.", default=1, least=1),
+    row("steps", kinds.WHOLE, "Number of batches of a trainer over which the rate decays.", least=1),
+    row(
+        "end",
+        kinds.NUMBER,
+        "Final learning rate, as a fraction of the initial one; of `plateau` the least.",
         default_said="0",
     ),
-    Key(name="power", meaning="`polynomial`: exponent; 1 is linear.", kind=kinds.NUMBER, default_said="1"),
-    Key(
-        name="warmup_steps",
-        meaning="Number of batches of linear warmup at the beginning.",
-        kind=kinds.WHOLE,
+    row("power", kinds.NUMBER, "`polynomial`: exponent; 1 is linear.", default_said="1"),
+    row("warmup_steps", kinds.WHOLE, "Number of batches of linear warmup at the beginning.", default=0, least=0),
+    row(
+        "metric",
+        kinds.TEXT,
+        "`plateau`: metric of the evaluation, as it is printed.",
+        default_said="`auc`, or else the loss",
+    ),
+    row(
+        "mode",
+        kinds.CHOICE,
+        "`plateau`: which is better.",
+        choices=("max", "min"),
+        default_said="`min` for losses, else `max`",
+    ),
+    row("patience", kinds.WHOLE, "`plateau`: evaluations without progress that are let pass.", default=0, least=0),
+    row("threshold", kinds.NUMBER, "`plateau`: progress is more than this.", least=0, default_said="0.0001"),
+    row(
+        "threshold_mode",
+        kinds.CHOICE,
+        "`plateau`: `rel`: of the best so far; `abs`: as it is.",
+        default="rel",
+        choices=("rel", "abs"),
+    ),
+    row(
+        "cooldown",
+        kinds.WHOLE,
+        "`plateau`: evaluations that do not count after the rate has fallen.",
         default=0,
         least=0,
     ),
@@ -314,5 +296,8 @@ def _schedule(node: Section, findings: Findings) -> Schedule:
         if key not in ("kind", "warmup_steps", *SCHEDULES[kind]) and said.said(key):
             what = f"schedule: no effect: {said.spoken(key)}"
             findings.warning("UM-CONFIG-018", said.key_place(key), what, why=f"{kind} does not know it")
+    if kind == "plateau" and said.said("gamma") and not 0 < said.get("gamma") < 1:
+        what = f"schedule: {said.spoken('gamma')}: not between 0 and 1: {said.get('gamma'):g}"
+        findings.problem("UM-CONFIG-014", said.place("gamma"), what)
     given = {key: said.get(key) for key in fields(Schedule) if key != "kind" and said.said(key)}
     return Schedule(kind=kind, **given)

@@ -5,12 +5,14 @@ What PaddleRec let pass in silence is told: a key without effect is a warning, o
 
 from __future__ import annotations
 
-from umiak.core.strategy_name import StrategyName
-from umiak.core.value import fields
+from umiak.core.cluster import StrategyName
+from umiak.core.value import replace
 from umiak.schema.findings import Findings, Place, choices
+from umiak.schema.settings import filled, taken
 from umiak.schema.yaml_tree import Listing
 from umiak.train.config.days import DAY_MINUTES
-from umiak.train.config.keys import ONLINE, RUNNER
+from umiak.train.config.keys import ONLINE
+from umiak.train.config.streams import settings as streams
 from umiak.train.config.values import (
     Device,
     Evaluation,
@@ -21,33 +23,26 @@ from umiak.train.config.values import (
     Runner,
     RunnerClass,
     Saving,
+    Wire,
 )
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from umiak.schema.sections import Said
 
-_DECIDED = (
-    "name",
-    "device",
-    "phases",
-    "fleet_mode",
-    "epochs",
-    "init_model_path",
-    "node_data",
-    "alone_allowed",
-    "amp",
-    "shuffle",
-)
-"""Keys that are called as a field is, and depend on others."""
-AS_SAID = tuple([key.name for key in RUNNER if key.name in fields(Runner) and key.name not in _DECIDED])
-"""Keys that are fields of a `Runner` just as they are written: a new one needs its row, its field, and who uses it."""
 _TRAINED = (RunnerClass.TRAIN, RunnerClass.LOCAL_CLUSTER_TRAIN, RunnerClass.CLUSTER_TRAIN)
 
 
-def runner(said: Said, name: str, phases: tuple[str, ...], findings: Findings) -> Runner:
-    """The runner that a section describes; ``phases`` are those that there are."""
-    return _Making(said, name, phases, findings).runner()
+def runner(
+    said: Said, name: str, phases: tuple[str, ...], findings: Findings, streaming: Collection[str] = ()
+) -> Runner:
+    """The runner that a section describes; ``phases`` are those that there are, and ``streaming`` those of them whose data is a stream."""
+    made = _Making(said, name, phases, findings, streaming).runner()
+    if made.keep_checkpoints is None and streaming and {*made.phases} & {*streaming}:
+        return replace(made, keep_checkpoints=streams.KEPT)
+    return made
 
 
 def dangling(said: Said, key: str, known: tuple[str, ...], what: str, findings: Findings) -> tuple[str, ...]:
@@ -71,15 +66,18 @@ def place_of(said: Said, key: str, number: int) -> Place:
 
 
 class _Making:
-    def __init__(self, said: Said, name: str, phases: tuple[str, ...], findings: Findings) -> None:
-        self.said = said
-        self.name = name
+    def __init__(
+        self, said: Said, name: str, phases: tuple[str, ...], findings: Findings, live: Collection[str]
+    ) -> None:
+        self.said, self.name = said, name
         self.evaluated = dangling(said, "evaluate_phase", phases, "phase", findings)
         rest = tuple([each for each in phases if each not in self.evaluated])
         self.phases = dangling(said, "phases", phases, "phase", findings) or rest
         # Where it is unknown what is to be done, nothing can be said about what goes together.
         self.findings = Findings() if said.wrong & {"class", "device", "fleet_mode"} else findings
         self.kind = RunnerClass(said.get("class"))
+        self.is_streaming = any(each in live for each in self.phases)
+        streams.check_runner(self.kind.value, self.phases, self.evaluated, live, said, self.findings)
         self.device = Device(said.get("device"))
         self.ids: tuple[int, ...] = tuple(said.get("selected_gpus") or ())
         if self.device is Device.CPU and self.ids:
@@ -103,6 +101,7 @@ class _Making:
             geo_steps=said.number("geo_step"),
             workers=self._workers(),
             servers=self._servers(),
+            wire=self._wire(),
             alone_allowed=self._alone_allowed(),
             node_data=self._node_data(),
             epochs=self._epochs(),
@@ -118,7 +117,7 @@ class _Making:
             inference=self._inference(),
             result_dump_path=said.text("runner_result_dump_path"),
             online=self._online(),
-            **{name: said.get(name) for name in AS_SAID},
+            **taken(Runner, said, self.findings),
         )
 
     # ---- who
@@ -166,15 +165,22 @@ class _Making:
         return max(1, count)
 
     def _servers(self) -> int:
-        if not self.said.said("server_num"):
-            return 1
+        return self.said.number("server_num") if self._said_with_servers("server_num") else 1
+
+    def _wire(self) -> Wire:
+        return Wire(self.said.get("wire")) if self._said_with_servers("wire") else Wire.FLOAT32
+
+    def _said_with_servers(self, key: str) -> bool:
+        """Whether a key is said that has an effect with parameter servers only, and there are some."""
+        if not self.said.said(key):
+            return False
         if self.is_alone:
-            self._no_effect("server_num", self._alone())
+            self._no_effect(key, self._alone())
         elif self.fleet_mode is FleetMode.COLLECTIVE:
-            self._no_effect("server_num", "collective trainers have no parameter servers")
+            self._no_effect(key, "collective trainers have no parameter servers")
         else:
-            return self.said.number("server_num")
-        return 1
+            return True
+        return False
 
     def _alone_allowed(self) -> bool:
         if self.said.truth("alone_allowed") and self.kind is not RunnerClass.CLUSTER_TRAIN:
@@ -279,7 +285,7 @@ class _Making:
     def _evaluation(self) -> Evaluation | None:
         said = self.said
         others = [key for key in ("early_stop_patience", "early_stop_metric") if said.said(key)]
-        if not self.evaluated or self.kind not in _TRAINED:
+        if not self.evaluated or (self.kind not in _TRAINED and not self.is_streaming):
             for key in [*others, *(["evaluate_phase"] if self.evaluated else [])]:
                 because = (
                     "evaluate_phase is missing" if not self.evaluated else f"class {self.kind.value} does not evaluate"
@@ -329,7 +335,7 @@ class _Making:
                 if said.said(name):
                     self._no_effect(name, "it is for class online_learning")
             return None
-        for name in ("start_day", "end_day"):
+        for name in () if self.is_streaming else ("start_day", "end_day"):
             if not said.said(name) and name not in said.wrong:
                 self.findings.problem(
                     "UM-CONFIG-011",
@@ -343,18 +349,7 @@ class _Making:
         interval = said.number("split_interval")
         if DAY_MINUTES % interval:
             self._bad("split_interval", f"a day's {DAY_MINUTES} minutes can't be divided by {interval}")
-        return Online(
-            start_day=start,
-            end_day=end,
-            split_interval=interval,
-            split_per_pass=said.number("split_per_pass"),
-            data_donefile=said.text("data_donefile"),
-            data_sleep_s=said.number("data_sleep_second"),
-            checkpoint_per_pass=said.number("checkpoint_per_pass"),
-            save_delta_frequency=said.number("save_delta_frequency"),
-            save_first_base=said.truth("save_first_base"),
-            prefetch=said.truth("prefetch"),
-        )
+        return filled(Online, said, self.findings)
 
     # ---- complaints
 

@@ -6,14 +6,44 @@ in front of a colon.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 
-from umiak.train.config.values import DenseSlot
+from umiak.core.value import value
 
 MOST_VALUES = 1 << 24
 """Values of one sample in one slot: more than that is a slip."""
 MOST_NAMED = 8
 """Names in one message."""
+
+
+@value
+class DenseSlot:
+    """A slot with a fixed number of float32 values."""
+
+    name: str
+    shape: tuple[int, ...]
+
+    @property
+    def width(self) -> int:
+        """How many values a sample has."""
+        return math.prod(self.shape)
+
+    @property
+    def spoken(self) -> str:
+        """As it is written in a config."""
+        sizes = str(self.shape[0]) if len(self.shape) == 1 else f"[{','.join(map(str, self.shape))}]"
+        return f"{self.name}:{sizes}"
+
+
+@value
+class SlotFeature:
+    """What the section ``features:`` says about the embedding of a slot."""
+
+    name: str
+    dim: int | None = None
+    """None: the model says it."""
+    pooling: str = "sum"
 
 
 def sparse(text: str) -> tuple[str, ...]:
@@ -44,7 +74,9 @@ def _dense(word: str) -> DenseSlot:
     shape = []
     for size in map(str.strip, inner.split(",")):
         if not (size.isascii() and size.isdecimal() and len(size) < 9 and int(size)):
-            raise ValueError(f"not a number of values: {word}; write {name or 'name'}:13 or {name or 'name'}:[8,8]")
+            raise ValueError(
+                f"expected a number of values, got {word}; write {name or 'name'}:13 or {name or 'name'}:[8,8]"
+            )
         shape.append(int(size))
     if inner == sizes and len(shape) > 1:
         raise ValueError(f"several sizes without brackets: {word}; write {name}:[{sizes}]")
@@ -71,7 +103,7 @@ def _check(name: str) -> None:
     if "," in name:
         raise ValueError(f"slots have blanks between them, not commas: {name}")
     if not name or "[" in name or "]" in name or not name.isprintable():
-        raise ValueError(f"not a name of a slot: {name or 'nothing'}")
+        raise ValueError(f"expected a name of a slot, got {name or 'nothing'}")
 
 
 def _once(names: tuple[str, ...]) -> None:

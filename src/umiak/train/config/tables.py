@@ -13,18 +13,18 @@ Names and defaults are those of newer PaddleRec's sample. What a table does with
 
 from __future__ import annotations
 
-from umiak.core.value import fields, replace
+from umiak.core.value import replace
 from umiak.schema import kinds, sections
-from umiak.schema.keys import Key, Kind
+from umiak.schema.settings import table as rows_of
 from umiak.schema.yaml_tree import Section, kind_of
-from umiak.train.config.keys import UNKNOWN, Origin
+from umiak.train.config.keys import UNKNOWN
+from umiak.train.config.kinds import newer, row
 from umiak.train.config.values import RowRule, Schedule, TableParameters
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
-
     from umiak.schema.findings import Findings
+    from umiak.schema.keys import Key
     from umiak.schema.sections import Said
 
 _CLASSES = ("CtrCommonAccessor", "SparseAccessor")
@@ -50,115 +50,72 @@ SETTINGS: dict[str, dict[str, str]] = {
 """What each of these mappings may say, and the rule's own names for it."""
 
 
-def _key(name: str, meaning: str, default: str, kind: Kind = kinds.NUMBER, least: int | None = None) -> Key:
-    return Key(name=name, meaning=meaning, kind=kind, default_said=default, least=least, origin=Origin.NEWER)
-
+_ROWS = rows_of(TableParameters)
+_OF_ACCESSOR = ("embedx_dim", "embedx_threshold")
+"""Keys of the accessor itself; the others stand in its ``ctr_accessor_param``."""
 
 TABLE = (
-    Key(
-        name="table_class",
-        meaning="Class of the table; only tables in memory are supported.",
-        kind=kinds.CHOICE,
+    newer(
+        "table_class",
+        kinds.CHOICE,
+        "Class of the table; only tables in memory are supported.",
         default="MemorySparseTable",
         choices=("MemorySparseTable",),
         refused_words=(("ssdsparsetable", "rows are kept in memory, on as many servers as it takes"),),
-        origin=Origin.NEWER,
     ),
-    _key("accessor", "Everything below.", "all defaults", kinds.MAPPING),
-    Key(name="shard_num", meaning="", kind=kinds.WHOLE, settled="Rows are divided finely among any number of servers."),
+    newer("accessor", kinds.MAPPING, "Everything below.", default_said="all defaults"),
+    row("shard_num", kinds.WHOLE, settled="Rows are divided finely among any number of servers."),
 )
 
 ACCESSOR = (
-    Key(
-        name="accessor_class",
-        meaning="Class of the accessor; both are the same here.",
-        kind=kinds.CHOICE,
+    newer(
+        "accessor_class",
+        kinds.CHOICE,
+        "Class of the accessor; both are the same here.",
         default=_CLASSES[0],
         choices=_CLASSES,
-        origin=Origin.NEWER,
     ),
-    _key(
-        "embedx_dim",
-        "Dimension of the wide part of a row: one less than the dimension that the model asks for.",
-        "as the model asks",
-        kinds.WHOLE,
-        least=1,
-    ),
-    _key(
-        "embedx_threshold",
-        "Minimum score of an id for the wide part of its row; the first number of a row is there at once.",
-        "10",
-    ),
-    _key(
+    *[row for row in _ROWS if row.name in _OF_ACCESSOR],
+    newer(
         "embed_sgd_param",
+        kinds.MAPPING,
         "Initialization and optimizer of the [first number](#rules-of-rows).",
-        "as the sample",
-        kinds.MAPPING,
+        default_said="as the sample",
     ),
-    _key("embedx_sgd_param", "Initialization and optimizer of the wide part.", "as the sample", kinds.MAPPING),
-    _key(
+    newer(
+        "embedx_sgd_param",
+        kinds.MAPPING,
+        "Initialization and optimizer of the wide part.",
+        default_said="as the sample",
+    ),
+    newer(
         "ctr_accessor_param",
-        "Weights of shows and clicks, and eviction of rows; below.",
-        "as the sample",
         kinds.MAPPING,
+        "Weights of shows and clicks, and eviction of rows; below.",
+        default_said="as the sample",
     ),
-    Key(name="fea_dim", meaning="", kind=kinds.WHOLE, settled="It follows from `embedx_dim`."),
-    Key(
-        name="table_accessor_save_param",
-        meaning="",
-        kind=kinds.MAPPING,
-        settled="Models are saved in umiak's own format.",
-    ),
+    row("fea_dim", kinds.WHOLE, settled="It follows from `embedx_dim`."),
+    row("table_accessor_save_param", kinds.MAPPING, settled="Models are saved in umiak's own format."),
 )
 
 COUNTS = (
-    _key("nonclk_coeff", "Score of a show without a click.", "0.1"),
-    _key("click_coeff", "Score of a click.", "1"),
-    _key("base_threshold", "Minimum score of rows in base and delta models.", "1.5"),
-    _key("delta_threshold", "Minimum increase of the score of rows in a delta model.", "0.25"),
-    _key(
-        "delta_keep_days",
-        "Rows unseen for more than this many days are left out of base and delta models.",
-        "16",
-        least=0,
-    ),
-    _key(
-        "show_click_decay_rate",
-        "Decay of shows and clicks at the end of a day: they are multiplied by this.",
-        "0.98",
-        least=0,
-    ),
-    _key("delete_threshold", "Evict rows with a score below this at the end of a day.", "0.8"),
-    _key("delete_after_unseen_days", "Evict rows unseen for more than this many days.", "30", least=0),
-    _key(
-        "show_scale",
-        "Divide gradients by the number of shows in the batch (variants of AdaGrad).",
-        "`true`",
-        kinds.TRUTH,
-    ),
-    _key("zero_init", "Initialize the first number with zero.", "`true`", kinds.TRUTH),
-    Key(
-        name="ssd_unseenday_threshold",
-        meaning="",
-        kind=kinds.NUMBER,
-        settled="Rows are kept in memory until they are evicted.",
-    ),
+    *[row for row in _ROWS if row.name not in _OF_ACCESSOR],
+    row("ssd_unseenday_threshold", kinds.NUMBER, settled="Rows are kept in memory until they are evicted."),
 )
 
 SGD = (
-    Key(
-        name="name",
-        meaning="[What each does](ps.md#rules): `sgd`, `adagrad_shared`, `adagrad_scaled`, `adam_row`. `naive`, `adagrad`, "
+    newer(
+        "name",
+        kinds.CHOICE,
+        "[What each does](ps.md#rules): `sgd`, `adagrad_shared`, `adagrad_scaled`, `adam_row`. `naive`, `adagrad`, "
         "`std-adagrad` and `adam` are accepted.",
-        kind=kinds.CHOICE,
         default="SparseAdaGradSGDRule",
         choices=tuple(SGD_RULES),
         synonyms=tuple(zip(("naive", "adagrad", "std-adagrad", "adam"), SGD_RULES, strict=True)),
         refused_words=(("sparsesharedadamsgdrule", "not supported; SparseAdamSGDRule is the closest alternative"),),
-        origin=Origin.NEWER,
     ),
     *(
-        _key(name, f"Settings of {rules}, below.", "as the sample", kinds.MAPPING)
+        newer(name, kinds.MAPPING, f"Settings of {rules}, below.", default_said="as the sample")
         for name, rules in (
             ("naive", "`SparseNaiveSGDRule`"),
             ("adagrad", "the two variants of AdaGrad"),
@@ -168,18 +125,24 @@ SGD = (
 )
 
 RULE = (
-    _key("learning_rate", "Learning rate.", "0.05; `adam`: 0.001", least=0),
-    _key("initial_g2sum", "`adagrad`: initial sum of squared gradients.", "3"),
-    _key("initial_range", "Initialize new rows uniformly between minus and plus this.", "0.0001", least=0),
-    _key(
-        "weight_bounds",
-        "Lower and upper bound of weights; the same for both parts of a row.",
-        "[-10, 10]",
-        kinds.BOUNDS,
+    newer("learning_rate", kinds.NUMBER, "Learning rate.", default_said="0.05; `adam`: 0.001", least=0),
+    newer("initial_g2sum", kinds.NUMBER, "`adagrad`: initial sum of squared gradients.", default_said="3"),
+    newer(
+        "initial_range",
+        kinds.NUMBER,
+        "Initialize new rows uniformly between minus and plus this.",
+        default_said="0.0001",
+        least=0,
     ),
-    _key("beta1_decay_rate", "`adam`: decay rate of the first moment.", "0.9", least=0),
-    _key("beta2_decay_rate", "`adam`: decay rate of the second moment.", "0.999", least=0),
-    _key("ada_epsilon", "`adam`: added to the denominator.", "1e-8"),
+    newer(
+        "weight_bounds",
+        kinds.BOUNDS,
+        "Lower and upper bound of weights; the same for both parts of a row.",
+        default_said="[-10, 10]",
+    ),
+    newer("beta1_decay_rate", kinds.NUMBER, "`adam`: decay rate of the first moment.", default_said="0.9", least=0),
+    newer("beta2_decay_rate", kinds.NUMBER, "`adam`: decay rate of the second moment.", default_said="0.999", least=0),
+    newer("ada_epsilon", kinds.NUMBER, "`adam`: added to the denominator.", default_said="1e-8"),
 )
 
 BELOW_ONE = ("beta1_decay_rate", "beta2_decay_rate")
@@ -233,15 +196,12 @@ class _Table:
         if accessor is None:
             return TableParameters()
         counts = self._section(COUNTS, accessor, "ctr_accessor_param")
-        given = {name: counts.get(name) for name in _fields() if counts.said(name)} if counts else {}
+        written = [section for section in (accessor, counts) if section is not None]
+        given = {row.name: section.get(row.name) for section in written for row in _ROWS if section.said(row.name)}
         if counts and counts.said("show_click_decay_rate") and counts.get("show_click_decay_rate") > 1:
             self._bad(counts, "show_click_decay_rate", "above 1: shows and clicks would grow every day")
         embed, embedx = (self._rule(accessor, f"{name}_sgd_param") for name in ("embed", "embedx"))
-        if accessor.said("embedx_threshold"):
-            given["embedx_threshold"] = accessor.get("embedx_threshold")
-        return TableParameters(
-            embedx_dim=accessor.get("embedx_dim"), bound=self._bound(), embed=embed, embedx=embedx, **given
-        )
+        return TableParameters(bound=self._bound(), embed=embed, embedx=embedx, **given)
 
     def _rule(self, accessor: Said, key: str) -> RowRule:
         sgd = self._section(SGD, accessor, key)
@@ -287,7 +247,7 @@ class _Table:
 
     def _section(self, table: tuple[Key, ...], outer: Said | Section | None, name: str = "") -> Said | None:
         """What a mapping says; None if it is not there, or no mapping."""
-        node: Any = outer if isinstance(outer, Section) or outer is None else outer.node(name)
+        node = outer if isinstance(outer, Section) or outer is None else outer.node(name)
         if not isinstance(node, Section):
             return None
         return sections.read(table, node, f"{self.label}: {name}" if name else self.label, self.findings, UNKNOWN)
@@ -298,9 +258,3 @@ class _Table:
     def _no_effect(self, said: Said, key: str, why: str) -> None:
         what = f"{said.label}: no effect: {said.spoken(key)}"
         self.findings.warning("UM-CONFIG-018", said.key_place(key), what, why=why)
-
-
-def _fields() -> list[str]:
-    """The fields of a table that ``ctr_accessor_param`` may say."""
-    known = {key.name for key in COUNTS}
-    return [name for name in fields(TableParameters) if name in known]

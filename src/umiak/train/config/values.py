@@ -1,8 +1,9 @@
-"""What a config says, parsed and valid: frozen values, the same for both layouts.
+"""What a config says, parsed and valid: frozen values, the same for both layouts. `Dataset`, `Phase` and `Online` declare their keys.
 
     TrainConfig ── runners    how: a class, a device, how many processes, how long, what is kept
                 ├─ phases     what: a model and a dataset
                 ├─ datasets   on what: files, slots, batches
+                ├─ evaluation: what is measured besides the model's own metrics
                 ├─ table_parameters: embedding tables that count shows and clicks
                 └─ hyper_parameters: free, read by models
 
@@ -12,16 +13,27 @@ Everything here is already checked: names lead somewhere, numbers make sense, ``
 
 from __future__ import annotations
 
-import math
 from enum import Enum
 
-from umiak.core.problem import Problem, UmiakError
-from umiak.core.strategy_name import StrategyName
+from umiak.core.cluster import StrategyName
+from umiak.core.problem import UmiakError
 from umiak.core.value import value
+from umiak.schema import kinds
+from umiak.schema.keys import Empty
+from umiak.schema.settings import setting, settings
+from umiak.train.config.evaluating.settings import EvaluationSettings
+from umiak.train.config.kinds import DAY, DENSE, SPARSE, TIME, Origin
+from umiak.train.config.objectives.retrieval import Retrieval
+from umiak.train.config.objectives.settings import Objective
+from umiak.train.config.streams.settings import StreamSettings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import TypeAlias
+
+    from umiak.schema.features.section import FeatureSection
+    from umiak.train.config.slots import DenseSlot, SlotFeature
 
     Free: TypeAlias = "dict[str, object]"
 
@@ -50,6 +62,13 @@ class FleetMode(str, Enum):
 
     PS = "ps"
     COLLECTIVE = "collective"
+
+
+class Wire(str, Enum):
+    """What rows and gradients are between trainers and servers."""
+
+    FLOAT32 = "float32"
+    BFLOAT16 = "bfloat16"
 
 
 class NodeData(str, Enum):
@@ -85,30 +104,26 @@ class DivideBy(str, Enum):
 
 
 @value
-class DenseSlot:
-    """A slot with a fixed number of float32 values."""
-
-    name: str
-    shape: tuple[int, ...]
-
-    @property
-    def width(self) -> int:
-        """How many values a sample has."""
-        return math.prod(self.shape)
-
-    @property
-    def spoken(self) -> str:
-        """As it is written in a config."""
-        sizes = str(self.shape[0]) if len(self.shape) == 1 else f"[{','.join(map(str, self.shape))}]"
-        return f"{self.name}:{sizes}"
-
-
-@value
 class Slots:
     """The slots of a dataset, as they were declared, or as the first sample of a reader class has them."""
 
     sparse: tuple[str, ...] = ()
     dense: tuple[DenseSlot, ...] = ()
+    labels: tuple[str, ...] = ()
+    """The first sparse slots, where something says which are labels: the section ``features:``."""
+    weight: str | None = None
+    """The slot with the weights of samples."""
+    features: tuple[SlotFeature, ...] = ()
+    """What is said of their embeddings."""
+
+    def dim(self, name: str, default: int) -> int:
+        """How long a slot's vectors are: as the feature says, or else the model."""
+        return next((each.dim for each in self.features if each.name == name and each.dim), default)
+
+    def common_dim(self, names: Sequence[str], default: int) -> int:
+        """The length of all vectors where they must be alike: that of those that say one, if it is one, or else the model's."""
+        dims = {each.dim for each in self.features if each.name in names and each.dim}
+        return dims.pop() if len(dims) == 1 else default
 
     @property
     def dense_width(self) -> int:
@@ -119,69 +134,171 @@ class Slots:
         """The first sparse slots, which are a model's labels, and the others, which are its features."""
         if len(self.sparse) < labels:
             needed, there = "a label" if labels == 1 else f"{labels} labels", len(self.sparse) or "no"
-            raise UmiakError(
-                Problem(
-                    code="UM-TRAIN-010",
-                    what=f"{model} needs {needed}, and the dataset has {there} sparse slot{'s' if there != 1 else ''}",
-                    hint='name labels first among the sparse slots: `sparse_slots: "click 1 2 3"`',
-                )
+            raise UmiakError.of(
+                "UM-TRAIN-010",
+                f"{model} needs {needed}, and the dataset has {there} sparse slot{'s' if there != 1 else ''}",
+                hint='name labels first among the sparse slots: `sparse_slots: "click 1 2 3"`',
+            )
+        if self.labels and len(self.labels) != labels:
+            raise UmiakError.of(
+                "UM-TRAIN-010",
+                f"{model} learns {labels} label{'s' if labels != 1 else ''}, and the features have {len(self.labels)}: {', '.join(self.labels)}",
+                hint="name in `label:` only what the model learns: another one would be a feature that gives the answer away",
             )
         return self.sparse[:labels], self.sparse[labels:]
 
 
-@value
+@settings
 class Dataset:
     """Where samples come from, and how a line becomes one."""
 
-    name: str
-    data_path: str
-    """A directory, a pattern, or a URL."""
-    batch_size: int
-    type: DatasetType = DatasetType.DATA_LOADER
-    sparse_slots: tuple[str, ...] = ()
-    """Slots with any number of ids per sample, in the order in which a model gets them."""
-    dense_slots: tuple[DenseSlot, ...] = ()
+    name: str = setting(kinds.NAME, "Name, used in `dataset_name`.", required=True)
+    type: DatasetType = setting(
+        DatasetType,
+        "Type of the reader. `DataLoader` and `QueueDataset` are read in the same way; `RecDataset`: the reader class "
+        "opens the files itself, as PaddleRec 2's do (only for models of PaddleRec 2).",
+        default=DatasetType.DATA_LOADER,
+    )
+    batch_size: int = setting(kinds.WHOLE, "Number of samples per batch and trainer.", required=True, least=1)
+    data_path: str = setting(
+        kinds.PATH,
+        "Directory (read recursively), pattern such as `data/part-*`, or URL. `paddlerec::PATH` and `umiak::PATH` are "
+        "relative to the installed package.",
+        required=True,
+    )
+    sparse_slots: tuple[str, ...] = setting(
+        SPARSE, 'Slots with any number of ids: `"click 1 2 3"`.', default=(), default_text="none"
+    )
+    """In the order in which a model gets them."""
+    dense_slots: tuple[DenseSlot, ...] = setting(
+        DENSE, 'Slots with a fixed number of values: `"price:1 image:[8,8]"`.', default=(), default_text="none"
+    )
     """A model gets these before the sparse ones."""
-    padding: int = 0
-    """What a slot gets that a line does not have."""
-    data_converter: str | None = None
-    """The file of a reader class of the user's own; used where no slots are declared."""
-    reader_class: str = "Reader"
-    reader_processes: int = 0
-    """Processes for the user's reader class; 0: as many as there are cores."""
-    extra_slots_allowed: bool = False
-    bad_lines: int = 0
-    """How many lines of an epoch may be left out."""
-    drop_last: bool = False
-    """Whether a batch that is not full is left out, as PaddleRec does, instead of trained on."""
-    divide_by: DivideBy = DivideBy.SAMPLES
-    """For a class that opens files itself."""
-    ready_batches: bool = False
-    """Whether what the reader class gives are whole batches already."""
+    padding: int = setting(kinds.WHOLE, "Value for slots that are missing in a line.", default=0)
+    data_converter: str | None = setting(
+        kinds.PATH, "Python file of a custom reader class. Used if no slots are declared.", default=None
+    )
+    extra_slots_allowed: bool = setting(
+        kinds.TRUTH, "Accept lines with slots that are not declared.", default=False, origin=Origin.UMIAK
+    )
+    missing_slots_allowed: bool = setting(
+        kinds.TRUTH,
+        "Accept declared slots that no line has, and train on `padding` in their place, as PaddleRec does.",
+        default=False,
+        origin=Origin.UMIAK,
+    )
+    bad_lines: int = setting(
+        kinds.WHOLE,
+        "Maximum number of unreadable lines to skip per epoch.",
+        default=0,
+        least=0,
+        origin=Origin.UMIAK,
+    )
+    bad_rows: float = setting(
+        kinds.NUMBER,
+        "Tables: maximum share of bad rows to leave out, as in 0.01. They are counted.",
+        default=0.0,
+        least=0,
+        origin=Origin.UMIAK,
+    )
+    rows_before: float | None = setting(
+        TIME,
+        "Tables: only rows whose time is before this; `features:` says which column is the time.",
+        default=None,
+        origin=Origin.UMIAK,
+    )
+    rows_after: float | None = setting(
+        TIME,
+        "Tables: only rows whose time is this or later.",
+        default=None,
+        origin=Origin.UMIAK,
+    )
+    rows_share: tuple[float, float] | None = setting(
+        kinds.BOUNDS,
+        "Tables: only a part of the rows, chosen by a hash of what is in them: `[0, 0.9]` and `[0.9, 1]` have no row in common.",
+        default=None,
+        origin=Origin.UMIAK,
+    )
+    column_names: tuple[str, ...] = setting(
+        kinds.NAMES,
+        "CSV without a header: the names of its columns.",
+        default=(),
+        default_text="its first row",
+        origin=Origin.UMIAK,
+    )
+    quoted_newlines: bool = setting(
+        kinds.TRUTH,
+        "CSV: a quoted value may have newlines. `false`: files are divided without reading them once before.",
+        default=True,
+        origin=Origin.UMIAK,
+    )
+    drop_last: bool = setting(
+        kinds.TRUTH,
+        "With `type: RecDataset`: leave out a batch that is not full.",
+        default=False,
+        origin=Origin.UMIAK,
+    )
+    divide_by: DivideBy = setting(
+        DivideBy,
+        "With `type: RecDataset`: trainers divide the data by whole `files`, where these make even shares, or each runs "
+        "the reader on all files and takes every N-th batch of its `samples`.",
+        default=DivideBy.SAMPLES,
+        origin=Origin.UMIAK,
+    )
+    ready_batches: bool = setting(
+        kinds.TRUTH,
+        "With `type: RecDataset`: the reader class gives whole batches, which are trained on as they are.",
+        default=False,
+        origin=Origin.UMIAK,
+    )
+    reader_class: str = setting(
+        kinds.NAME, "Name of the custom reader class.", key="reader_class_name", default="Reader", empty=Empty.UNSAID
+    )
+    by_place: bool = False
+    """Whether its reader class is that of a model in the form of PaddleRec 1.8.5 (`ModelBase`), which takes fields by their places."""
+    reader_processes: int = setting(
+        kinds.WHOLE,
+        "Number of processes that run the reader class; 0: one per core, with `type: RecDataset` one.",
+        key="num_workers",
+        default=0,
+        least=0,
+        origin=Origin.NEWER,
+    )
+
+    stream: StreamSettings | None = None
+    """How its messages are read; None: it is files."""
+    features: FeatureSection | None = None
+    """How rows of tables become samples; the slots are its labels, its ids and its numbers then."""
 
     @property
     def has_slots(self) -> bool:
         """Whether the native reader reads the lines, and not a class of the user's."""
-        return bool(self.sparse_slots or self.dense_slots)
+        return bool(self.sparse_slots or self.dense_slots) and self.features is None
 
     @property
     def reads_files(self) -> bool:
-        """Whether a class of the user's opens the files itself: RecDataset of PaddleRec 2."""
-        return self.type is DatasetType.REC_DATASET and not self.has_slots
+        """Whether a class of the user's gives batches of whole files: RecDataset of PaddleRec 2, readers beside a `ModelBase` of 1.8.5."""
+        is_class = not self.has_slots and self.features is None
+        return (self.type is DatasetType.REC_DATASET or self.by_place) and is_class
 
 
-@value
+@settings
 class Phase:
     """One model on one dataset."""
 
-    name: str
-    model: str
-    """The Python file that has the model."""
-    dataset_name: str
-    thread_num: int = 1
-    shuffle_filelist: bool = False
-    gradient_scale: int = 0
-    """0: gradients of a batch are averaged, 1: summed, 2: left to the model."""
+    name: str = setting(kinds.NAME, "Name, used in `phases`.", required=True)
+    model: str = setting(kinds.PATH, "Python file with the model.", required=True)
+    dataset_name: str = setting(kinds.NAME, "Name of the dataset to run on.", required=True)
+    thread_num: int = setting(kinds.WHOLE, "Number of threads for reading and for computing.", default=1, least=1)
+    shuffle_filelist: bool = setting(kinds.TRUTH, "Shuffle the order of files in each epoch.", default=False)
+    gradient_scale: int = setting(
+        kinds.CHOICE,
+        "Gradients of a batch are 0: averaged, 1: summed, 2: left to the model.",
+        key="gradient_scale_strategy",
+        choices=("0", "1", "2"),
+        default=0,
+        read=lambda section, _: section.number("gradient_scale_strategy"),
+    )
 
 
 @value
@@ -215,30 +332,58 @@ class Evaluation:
     """What progress is measured by; None: AUC, or where there is none the loss."""
 
 
-@value
+@settings
 class Online:
     """Training by day and pass: see `umiak.train.config.days`."""
 
-    start_day: str
-    """``YYYYMMDD``; both days are included."""
-    end_day: str
-    split_interval: int = 60
-    """Minutes of data in one directory, ``YYYYMMDD/HHMM``."""
-    split_per_pass: int = 1
-    """Directories in one pass."""
-    data_donefile: str | None = None
-    """The file in a directory that says that it is complete; none: it is not waited for."""
-    data_sleep_s: int = 10
-    checkpoint_per_pass: int = 6
-    save_delta_frequency: int = 6
-    """A delta for serving after so many passes."""
-    save_first_base: bool = False
-    prefetch: bool = False
+    ORIGIN = Origin.NEWER
+
+    start_day: str = setting(DAY, "First day.", default="")
+    end_day: str = setting(DAY, "Last day.", default="")
+    split_interval: int = setting(
+        kinds.WHOLE,
+        "Minutes of data per directory `YYYYMMDD/HHMM`; a divisor of 1440.",
+        default=60,
+        least=1,
+    )
+    split_per_pass: int = setting(kinds.WHOLE, "Number of directories per pass.", default=1, least=1)
+    data_donefile: str | None = setting(
+        kinds.TEXT,
+        "File that marks a directory as complete; the trainer waits for it and does not read it. Without it there is "
+        "no waiting, and a pass without data is an error.",
+        default=None,
+    )
+    data_sleep_s: int = setting(
+        kinds.WHOLE,
+        "Seconds between checks for new data.",
+        key="data_sleep_second",
+        default=10,
+        least=1,
+    )
+    checkpoint_per_pass: int = setting(
+        kinds.WHOLE,
+        "Save a checkpoint every N passes, below `save_checkpoint_path`, and after the last pass.",
+        default=6,
+        least=1,
+    )
+    save_delta_frequency: int = setting(
+        kinds.WHOLE,
+        "Save a delta model for inference every N passes, below `save_inference_path`; a day ends with a base model "
+        "instead.",
+        default=6,
+        least=1,
+    )
+    save_first_base: bool = setting(kinds.TRUTH, "Save a base model before the first pass.", default=False)
+    prefetch: bool = setting(
+        kinds.TRUTH,
+        "Fetch the files of the next pass, if it is complete, while training on the current one.",
+        default=False,
+    )
 
 
-@value
+@settings
 class Runner:
-    """How something is run."""
+    """How something is run. Declared fields are just as they are written; the others depend on several keys."""
 
     name: str
     kind: RunnerClass
@@ -252,25 +397,37 @@ class Runner:
     """Trainers on each node."""
     servers: int = 1
     """Parameter servers on each node."""
+    wire: Wire = Wire.FLOAT32
     alone_allowed: bool = False
     """Whether one process may do what class ``cluster_train`` asks for, where there is no cluster."""
     node_data: NodeData | None = None
     """None: as the platform says."""
     epochs: int = 1
     phases: tuple[str, ...] = ()
-    seed: int | None = None
+    seed: int | None = setting(kinds.WHOLE, "Random seed.", default=None, least=0, origin=Origin.NEWER)
     init_model_path: str | None = None
     infer_epochs: tuple[int, int] | None = None
     """Which checkpoints below ``init_model_path`` are evaluated: from, and up to but not including; none: all of them."""
     checkpoint: Saving | None = None
     step_checkpoint: Saving | None = None
     save_minutes: int | None = None
-    keep_checkpoints: int | None = None
-    """None: all of epochs, three of steps."""
+    keep_checkpoints: int | None = setting(
+        kinds.WHOLE,
+        "Number of latest checkpoints to keep.",
+        default=None,
+        default_text="all of epochs, 3 of batches and minutes",
+        least=1,
+        origin=Origin.UMIAK,
+    )
     evaluation: Evaluation | None = None
     amp: bool = False
     inference: Inference | None = None
-    print_interval: int = 20
+    print_interval: int = setting(
+        kinds.WHOLE,
+        "Number of batches of the first trainer between log lines, and between reports in `metrics.jsonl`.",
+        default=20,
+        least=1,
+    )
     shuffle: int = 0
     """Samples of a window that is shuffled; 0: they come in the order of the files."""
     result_dump_path: str | None = None
@@ -292,6 +449,16 @@ class Schedule:
     power: float = 1.0
     warmup_steps: int = 0
     """In so many steps it grows from nothing first."""
+    metric: str = ""
+    """Of an evaluation, where the rate falls when it grows no better; empty: AUC, or else the loss."""
+    mode: str = ""
+    """Whether ``max`` or ``min`` is better; empty: as the metric has it."""
+    patience: int = 0
+    """Evaluations without progress that are let pass."""
+    threshold: float = 1e-4
+    threshold_mode: str = "rel"
+    cooldown: int = 0
+    """Evaluations that nobody looks at after the rate has fallen."""
 
 
 @value
@@ -324,23 +491,54 @@ class RowRule:
     """Numbers begin between plus and minus this."""
 
 
-@value
+@settings
 class TableParameters:
     """A table whose rows count shows and clicks, come late and go again: `umiak.ps.specs.Accessor` with PaddleRec's numbers."""
 
-    embedx_dim: int | None = None
-    """Numbers of a row's wide part; None: as many as the model asks for, less one."""
-    embedx_threshold: float = 10.0
-    nonclk_coeff: float = 0.1
-    click_coeff: float = 1.0
-    base_threshold: float = 1.5
-    delta_threshold: float = 0.25
-    delta_keep_days: float = 16.0
-    show_click_decay_rate: float = 0.98
-    delete_threshold: float = 0.8
-    delete_after_unseen_days: float = 30.0
-    show_scale: bool = True
-    zero_init: bool = True
+    ORIGIN = Origin.NEWER
+
+    embedx_dim: int | None = setting(
+        kinds.WHOLE,
+        "Dimension of the wide part of a row: one less than the dimension that the model asks for.",
+        default=None,
+        default_text="as the model asks",
+        least=1,
+    )
+    embedx_threshold: float = setting(
+        kinds.NUMBER,
+        "Minimum score of an id for the wide part of its row; the first number of a row is there at once.",
+        default=10.0,
+    )
+    nonclk_coeff: float = setting(kinds.NUMBER, "Score of a show without a click.", default=0.1)
+    click_coeff: float = setting(kinds.NUMBER, "Score of a click.", default=1.0)
+    base_threshold: float = setting(kinds.NUMBER, "Minimum score of rows in base and delta models.", default=1.5)
+    delta_threshold: float = setting(
+        kinds.NUMBER, "Minimum increase of the score of rows in a delta model.", default=0.25
+    )
+    delta_keep_days: float = setting(
+        kinds.NUMBER,
+        "Rows unseen for more than this many days are left out of base and delta models.",
+        default=16.0,
+        least=0,
+    )
+    show_click_decay_rate: float = setting(
+        kinds.NUMBER,
+        "Decay of shows and clicks at the end of a day: they are multiplied by this.",
+        default=0.98,
+        least=0,
+    )
+    delete_threshold: float = setting(
+        kinds.NUMBER, "Evict rows with a score below this at the end of a day.", default=0.8
+    )
+    delete_after_unseen_days: float = setting(
+        kinds.NUMBER, "Evict rows unseen for more than this many days.", default=30.0, least=0
+    )
+    show_scale: bool = setting(
+        kinds.TRUTH,
+        "Divide gradients by the number of shows in the batch (variants of AdaGrad).",
+        default=True,
+    )
+    zero_init: bool = setting(kinds.TRUTH, "Initialize the first number with zero.", default=True)
     embed: RowRule = RowRule()
     embedx: RowRule = RowRule()
     bound: float = 10.0
@@ -364,6 +562,11 @@ class TrainConfig:
     table_parameters: dict[str, TableParameters] = {}
     """By the names that the model has for its tables."""
     embedding_tables: EmbeddingTables = EmbeddingTables.SHARED
+    evaluation: EvaluationSettings = EvaluationSettings()
+    objective: Objective = Objective()
+    retrieval: Retrieval = Retrieval()
+    features: Free = {}
+    """What ``features`` says, as it is written; datasets have what it means."""
     debug: bool = False
 
     def runner(self, name: str) -> Runner:

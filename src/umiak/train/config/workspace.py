@@ -40,6 +40,11 @@ class Library:
         hint = choices(_model(dotted), self.models)
         return f"no such model: {dotted}", hint.replace("it is one of", "there are")
 
+    def model(self, named: str) -> str:
+        """The file of a model: ``rank.deepfm`` is one that comes with umiak."""
+        name = _model(named.rpartition("/")[2])  # the newer layout has put the workspace before it
+        return f"{self.root}/models/{name.replace('.', '/')}/model.py" if name in self.models else named
+
     def relative(self, path: str) -> str:
         """``paddlerec::data/x`` is a path in the installed package."""
         for package in PACKAGES:

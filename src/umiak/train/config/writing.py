@@ -7,15 +7,19 @@ So a config in the newer layout can be shown, or sent to a cluster, in the older
 
 from __future__ import annotations
 
+from umiak.schema import settings
 from umiak.schema.keys import known
 from umiak.train.config import tables
-from umiak.train.config.runners import AS_SAID
+from umiak.train.config.evaluating import settings as evaluation
+from umiak.train.config.objectives import retrieval
+from umiak.train.config.objectives import settings as objective
+from umiak.train.config.paddlerec.dotted import listed
+from umiak.train.config.streams import settings as streams
+from umiak.train.config.tabular import datasets
 from umiak.train.config.values import (
     Dataset,
     Device,
     FleetMode,
-    Online,
-    Phase,
     RowRule,
     Runner,
     RunnerClass,
@@ -25,26 +29,31 @@ from umiak.train.config.values import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from umiak.core.json_types import JsonObject
+    from umiak.train.config.evaluating.settings import EvaluationSettings
 
 
-def plain(config: TrainConfig) -> dict[str, Any]:
+def plain(config: TrainConfig) -> JsonObject:
     """The config as dictionaries, lists, texts and numbers."""
     return {
         "workspace": config.workspace,
         "mode": [*config.mode],
         "debug": config.debug,
         "runner": [_runner(each) for each in config.runners],
-        "phase": [_phase(each) for each in config.phases],
+        "phase": [settings.plain(each) for each in config.phases],
         "dataset": [_dataset(each) for each in config.datasets],
-        "hyper_parameters": _listed(config.hyper_parameters),
+        "hyper_parameters": listed(config.hyper_parameters),
         "table_parameters": {name: _table(each) for name, each in config.table_parameters.items()},
         "embedding_tables": config.embedding_tables.value,
+        "evaluation": _evaluation(config.evaluation) if config.evaluation else {},
+        "objective": objective.plain(config.objective) if config.objective else {},
+        "retrieval": retrieval.plain(config.retrieval) if config.retrieval else {},
+        "features": listed(config.features) or None,
     }
 
 
-def _runner(runner: Runner) -> dict[str, Any]:
-    made: dict[str, Any] = {
+def _runner(runner: Runner) -> JsonObject:
+    made: JsonObject = {
         "name": runner.name,
         "class": runner.kind.value,
         "device": runner.device.value,
@@ -53,7 +62,7 @@ def _runner(runner: Runner) -> dict[str, Any]:
         "init_model_path": runner.init_model_path,
         "runner_result_dump_path": runner.result_dump_path,
         "geo_step": runner.geo_steps,
-        **{name: getattr(runner, name) for name in AS_SAID},
+        **settings.plain(runner),
     }
     if runner.device is not Device.CPU and runner.device_ids:
         made["selected_gpus"] = ",".join(map(str, runner.device_ids))
@@ -62,7 +71,7 @@ def _runner(runner: Runner) -> dict[str, Any]:
         made["fleet_mode"] = runner.fleet_mode.value
         made["worker_num"] = runner.workers
     if not is_alone and runner.fleet_mode is FleetMode.PS:
-        made.update(distribute_strategy=runner.strategy.value, server_num=runner.servers)
+        made.update(distribute_strategy=runner.strategy.value, server_num=runner.servers, wire=runner.wire.value)
     if runner.node_data:
         made["node_data"] = runner.node_data.value
     if runner.alone_allowed:
@@ -80,27 +89,17 @@ def _runner(runner: Runner) -> dict[str, Any]:
             save_inference_feed_varnames=[*runner.inference.feeds],
             save_inference_fetch_varnames=[*runner.inference.fetches],
         )
-    return {**made, **(_online(runner.online) if runner.online else {})}
+    if runner.online is None:
+        return made
+    online = settings.plain(runner.online)
+    if not runner.online.start_day:  # its data is a stream
+        online = {"checkpoint_per_pass": runner.online.checkpoint_per_pass}
+    return {**made, **online}
 
 
-def _online(online: Online) -> dict[str, Any]:
-    return {
-        "start_day": online.start_day,
-        "end_day": online.end_day,
-        "split_interval": online.split_interval,
-        "split_per_pass": online.split_per_pass,
-        "data_donefile": online.data_donefile,
-        "data_sleep_second": online.data_sleep_s,
-        "checkpoint_per_pass": online.checkpoint_per_pass,
-        "save_delta_frequency": online.save_delta_frequency,
-        "save_first_base": online.save_first_base,
-        "prefetch": online.prefetch,
-    }
-
-
-def _watched(runner: Runner) -> dict[str, Any]:
+def _watched(runner: Runner) -> JsonObject:
     """How a run is looked after."""
-    made: dict[str, Any] = {"amp": runner.amp}
+    made: JsonObject = {"amp": runner.amp}
     if runner.shuffle:
         made["shuffle"] = runner.shuffle
     if runner.save_minutes:
@@ -112,39 +111,32 @@ def _watched(runner: Runner) -> dict[str, Any]:
     return made
 
 
-def _phase(phase: Phase) -> dict[str, Any]:
-    return {
-        "name": phase.name,
-        "model": phase.model,
-        "dataset_name": phase.dataset_name,
-        "thread_num": phase.thread_num,
-        "shuffle_filelist": phase.shuffle_filelist,
-        "gradient_scale_strategy": phase.gradient_scale,
-    }
-
-
-def _dataset(dataset: Dataset) -> dict[str, Any]:
-    return {
-        "name": dataset.name,
-        "type": dataset.type.value,
-        "batch_size": dataset.batch_size,
-        "data_path": dataset.data_path,
+def _dataset(dataset: Dataset) -> JsonObject:
+    if dataset.features is not None:
+        lines = {"sparse_slots", "dense_slots", "data_converter", "reader_class_name", *datasets.LINES}
+        kept = {key: each for key, each in settings.plain(dataset).items() if key not in lines}
+        return {**kept, **_stream(dataset)}
+    slots = {
         "sparse_slots": " ".join(dataset.sparse_slots),
         "dense_slots": " ".join(slot.spoken for slot in dataset.dense_slots),
-        "padding": dataset.padding,
-        "data_converter": dataset.data_converter,
-        "reader_class_name": dataset.reader_class,
-        "num_workers": dataset.reader_processes,
-        "extra_slots_allowed": dataset.extra_slots_allowed,
-        "bad_lines": dataset.bad_lines,
-        "drop_last": dataset.drop_last,
-        "divide_by": dataset.divide_by.value,
-        "ready_batches": dataset.ready_batches,
     }
+    return {**settings.plain(dataset), **slots, **_stream(dataset)}
 
 
-def _table(table: TableParameters) -> dict[str, Any]:
-    accessor: dict[str, Any] = {
+def _stream(dataset: Dataset) -> JsonObject:
+    return {streams.KEY: None if dataset.stream is None else streams.plain(dataset.stream)}
+
+
+def _evaluation(asked: EvaluationSettings) -> JsonObject:
+    metrics = [
+        {key: each for key, each in settings.plain(metric).items() if each and evaluation.takes(metric.name, key)}
+        for metric in asked.metrics
+    ]
+    return {**settings.plain(asked), "slices": [*asked.slices], "metrics": metrics}
+
+
+def _table(table: TableParameters) -> JsonObject:
+    accessor: JsonObject = {
         "embedx_dim": table.embedx_dim,
         "embedx_threshold": table.embedx_threshold,
         "embed_sgd_param": _rule(table.embed, table.bound),
@@ -154,14 +146,7 @@ def _table(table: TableParameters) -> dict[str, Any]:
     return {"accessor": accessor}
 
 
-def _rule(rule: RowRule, bound: float) -> dict[str, Any]:
+def _rule(rule: RowRule, bound: float) -> JsonObject:
     name, block = next((name, block) for name, (block, own) in tables.SGD_RULES.items() if own == rule.rule)
     said = {key: rule.settings[own] for key, own in tables.SETTINGS[block].items() if own in rule.settings}
     return {"name": name, block: {**said, "initial_range": rule.initial_range, "weight_bounds": [-bound, bound]}}
-
-
-def _listed(data: Any) -> Any:
-    """Tuples as lists, however deep."""
-    if isinstance(data, dict):
-        return {key: _listed(each) for key, each in data.items()}
-    return [_listed(each) for each in data] if isinstance(data, (list, tuple)) else data

@@ -16,23 +16,26 @@ import base64
 import hashlib
 import zlib
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import paddle
-from numpy.typing import NDArray
 
 from umiak.ps import specs
-from umiak.ps.layers.buffers import coded, decoded
+from umiak.ps.layers.dense import coded, decoded
 from umiak.ps.sessions import Session
 from umiak.ps.values import Opened
+from umiak.train.engines import paddle_steps
 from umiak.train.engines.engine import EnginePeers
+from umiak.train.engines.paddle_steps import array_of
+
+if TYPE_CHECKING:
+    from umiak.data.array_types import AnyArray
 
 CHUNK = 100_000
 """Numbers that trainers exchange at a time: a message has at most 1 MiB."""
 MOST_OWN_BYTES = 1 << 19
 """More than this of one trainer's own is not kept within an epoch: it begins with what all have in common."""
-HALVES = (paddle.float16, paddle.bfloat16)
 
 
 class Buffers:
@@ -57,7 +60,7 @@ class Buffers:
         self.table = table
         self.spec = specs.DenseTable(
             arrays=tuple(
-                [specs.Array(name=name, shape=coded(_array(each)).shape) for name, each in self._tensors.items()]
+                [specs.Array(name=name, shape=coded(array_of(each)).shape) for name, each in self._tensors.items()]
             ),
             # Nothing is ever pushed: values are set.
             rule=specs.Sum(),
@@ -78,7 +81,7 @@ class Buffers:
         flat = self._job.client.pull_dense(self._number)
         at = 0
         for tensor in self._tensors.values():
-            array = _array(tensor)
+            array = array_of(tensor)
             size = coded(array).size
             _set(tensor, decoded(flat[at : at + size], array))
             at += size
@@ -112,20 +115,20 @@ class Buffers:
         data = zlib.decompress(base64.b64decode(text))
         at = 0
         for tensor in self._tensors.values():
-            array = _array(tensor)
+            array = array_of(tensor)
             _set(tensor, np.frombuffer(data, array.dtype, array.size, at).reshape(array.shape))
             at += array.nbytes
         self.on_set()
 
     # ---- between trainers
 
-    def _put(self, arrays: Iterable[NDArray[Any]], *, if_unset: bool = False) -> None:
+    def _put(self, arrays: Iterable[AnyArray], *, if_unset: bool = False) -> None:
         if self._job.is_first or self._job.communicator.keeps_tables:
             assert self._number is not None
             flat = np.concatenate([coded(each).reshape(-1) for each in arrays])
             self._job.client.set_dense(self._number, flat, if_unset=if_unset)
 
-    def _common(self, peers: EnginePeers) -> list[NDArray[Any]]:
+    def _common(self, peers: EnginePeers) -> list[AnyArray]:
         arrays = self._arrays()
         if peers.world == 1:
             return arrays
@@ -137,9 +140,9 @@ class Buffers:
                 arrays[place] = _merged(array, peers)
         return arrays
 
-    def _arrays(self) -> list[NDArray[Any]]:
+    def _arrays(self) -> list[AnyArray]:
         self.on_read()
-        return [_array(each) for each in self._tensors.values()]
+        return [array_of(each) for each in self._tensors.values()]
 
 
 def _nothing() -> None:
@@ -152,16 +155,11 @@ def _kept(model: paddle.nn.Layer, learned: Iterable[paddle.Tensor]) -> dict[str,
     return {name: each for name, each in state.items() if id(each) not in there and each.size}
 
 
-def _array(tensor: paddle.Tensor) -> NDArray[Any]:
-    array: NDArray[Any] = (tensor.astype("float32") if tensor.dtype in HALVES else tensor).numpy()
-    return array
+def _set(tensor: paddle.Tensor, array: AnyArray) -> None:
+    tensor.set_value(paddle.to_tensor(array).astype(tensor.dtype) if tensor.dtype in paddle_steps.HALVES else array)
 
 
-def _set(tensor: paddle.Tensor, array: NDArray[Any]) -> None:
-    tensor.set_value(paddle.to_tensor(array).astype(tensor.dtype) if tensor.dtype in HALVES else array)
-
-
-def _merged(array: NDArray[Any], peers: EnginePeers) -> NDArray[Any]:
+def _merged(array: AnyArray, peers: EnginePeers) -> AnyArray:
     """The mean of everybody's, or the first trainer's."""
     is_mean = array.dtype.kind == "f"
     own = (array if is_mean else coded(array)).astype(np.float64).reshape(-1)
@@ -170,6 +168,6 @@ def _merged(array: NDArray[Any], peers: EnginePeers) -> NDArray[Any]:
     parts = [peers.add(own[at : at + CHUNK]) for at in range(0, own.size, CHUNK)]
     total = np.concatenate(parts)
     if is_mean:
-        mean: NDArray[Any] = (total / peers.world).astype(array.dtype).reshape(array.shape)
+        mean: AnyArray = (total / peers.world).astype(array.dtype).reshape(array.shape)
         return mean
     return decoded(total.astype(np.float32), array)

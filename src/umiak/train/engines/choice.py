@@ -1,77 +1,65 @@
 """Chooses the framework of a run, and imports it: the only way from `umiak.train.run` to a framework. An adapter.
 
-There is one, PaddlePaddle, with two forms of models: our own, class Model, and that of PaddleRec 2, class DygraphModel. A model's file says which it is.
+There is one, PaddlePaddle, with three forms of models: our own, class Model, that of PaddleRec 2, class DygraphModel, and that of PaddleRec 1.8.5, class Model of
+`paddlerec.core.model.ModelBase`. A model's file says which it is.
 Importing a framework takes seconds, so it is asked for when a process is about to train.
 """
 
 from __future__ import annotations
 
-import warnings
 from typing import TYPE_CHECKING
 
-from umiak.core.problem import Exit, Problem, UmiakError
+from umiak.core.problem import Problem, UmiakError
+from umiak.ps.paddle_import import without_remarks
 from umiak.train.engines import model_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-    from typing import Any
+    from collections.abc import Iterable
 
+    from umiak.core.json_types import JsonMapping
     from umiak.ps.clients.collective import Group
-    from umiak.ps.sessions import Session
-    from umiak.train.config.values import Device, Slots
+    from umiak.train.config.values import Device
     from umiak.train.engines.dygraph import DygraphFramework
-    from umiak.train.engines.engine import Engine, EngineOptions, Framework, ModelFindings
+    from umiak.train.engines.engine import Engine, EngineOptions, EngineRequest, Framework, ModelFindings
+    from umiak.train.engines.fluid import FluidFramework
     from umiak.train.engines.paddle import PaddleFramework
-    from umiak.train.reading.batches import Batch
 
 
 def framework() -> Framework:
     """The framework that models are written with. UmiakError if it can't be imported."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="No ccache found")  # for compiling operators, which nobody does here
+    with without_remarks():
         try:
             import paddle  # noqa: F401
         except ImportError as error:
-            problem = Problem(
-                code="UM-TRAIN-006",
-                what="PaddlePaddle can't be imported",
+            raise UmiakError.refused(
+                "UM-TRAIN-006",
+                "PaddlePaddle can't be imported",
                 why=str(error),
                 hint="`python -c 'import paddle'` says more; reinstall it, in the build for this machine",
-            )
-            raise UmiakError(problem, exit_status=Exit.REFUSED) from error
+            ) from error
         from umiak.train.engines.dygraph import DygraphFramework
         from umiak.train.engines.paddle import PaddleFramework
 
-    return _BothForms(PaddleFramework(), DygraphFramework())
+    return _AllForms(PaddleFramework(), DygraphFramework())
 
 
-class _BothForms:
-    """A framework for models of either form."""
+class _AllForms:
+    """A framework for models of each form."""
 
     def __init__(self, own: PaddleFramework, dygraph: DygraphFramework) -> None:
         self._own = own
         self._dygraph = dygraph
 
-    def engine(
-        self,
-        model: str,
-        slots: Slots,
-        *,
-        job: Session,
-        options: EngineOptions,
-        hyper_parameters: Mapping[str, Any],
-        where: str | None = None,
-        sample: Callable[[], Batch | None] | None = None,
-    ) -> Engine:
-        if is_dygraph(model):
-            return self._dygraph.engine(model, slots, job=job, options=options, where=where, sample=sample)
-        return self._own.engine(
-            model, slots, job=job, options=options, hyper_parameters=hyper_parameters, where=where, sample=sample
-        )
+    def engine(self, wanted: EngineRequest) -> Engine:
+        if is_model_base(wanted.model):
+            return _of_fluid().engine(wanted)
+        return (self._dygraph if is_dygraph(wanted.model) else self._own).engine(wanted)
 
     def examine(
-        self, model: str, options: EngineOptions, hyper_parameters: Mapping[str, Any], where: str | None
+        self, model: str, options: EngineOptions, hyper_parameters: JsonMapping, where: str | None
     ) -> ModelFindings:
+        if is_model_base(model):
+            return _of_fluid().examine(model, options, where)
         if is_dygraph(model):
             return self._dygraph.examine(model, options, where)
         return self._own.examine(model, options, hyper_parameters, where)
@@ -88,6 +76,18 @@ def is_dygraph(model: str) -> bool:
     return model_text.is_dygraph(_seen(model))
 
 
+def is_model_base(model: str) -> bool:
+    """Whether a model's file is in the form of PaddleRec 1.8.5."""
+    return model_text.is_model_base(_seen(model))
+
+
+def _of_fluid() -> FluidFramework:
+    """Not before it is needed: it imports all operations of `paddle.fluid`."""
+    from umiak.train.engines.fluid import FluidFramework
+
+    return FluidFramework()
+
+
 def text_problems(model: str) -> tuple[Problem, ...]:
     """What is wrong with a model's file before it is imported: it is no Python, or written for `paddle.fluid`."""
     return _seen(model).problems
@@ -96,8 +96,7 @@ def text_problems(model: str) -> tuple[Problem, ...]:
 def refuse_old(models: Iterable[str]) -> None:
     """UmiakError if one of these files is written for `paddle.fluid`: whatever else is wrong then, the model can't run."""
     found = [problem for model in models for problem in _seen(model).problems if problem.code == model_text.OLD]
-    if found:
-        raise UmiakError(*found)
+    UmiakError.raise_any(found)
 
 
 def _seen(model: str) -> model_text.Text:

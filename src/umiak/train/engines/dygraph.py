@@ -1,6 +1,6 @@
 """The engine for models in the form of PaddleRec 2: `dygraph_model.py`, unchanged. An adapter, for Paddle.
 
-    engine = DygraphFramework().engine("dygraph_model.py", slots, job=job, options=EngineOptions(written=...), hyper_parameters={})
+    engine = DygraphFramework().engine(EngineRequest(model="dygraph_model.py", slots=slots, job=job, options=EngineOptions(written=...)))
 
 Its methods are called as PaddleRec's own trainer calls them. What the model's optimizer would change is in tables instead (`umiak.ps.paddle_models`), so that
 the same model learns alone, collectively and with parameter servers. What a run asks of it is said by `umiak.train.engines.engine`.
@@ -11,7 +11,7 @@ from __future__ import annotations
 import io
 import math
 import os
-from contextlib import contextmanager, nullcontext, redirect_stdout
+from contextlib import ExitStack, contextmanager, nullcontext, redirect_stdout
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,7 +31,7 @@ from umiak.train.engines.fast_metrics import quickened
 from umiak.train.engines.state import generators
 from umiak.train.metrics import objects
 from umiak.train.metrics.objects import ObjectMetricSet
-from umiak.train.reading.batches import StackedBatch
+from umiak.train.reading.batches import StackedBatch, padded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -39,11 +39,13 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from umiak.ps.sessions import Session
+    from umiak.data.array_types import AnyArray
+    from umiak.ps.manifest import Manifest
     from umiak.ps.values import Opened
     from umiak.train.checkpoints.weights import StateEntry
     from umiak.train.config.values import Slots
-    from umiak.train.engines.engine import EngineOptions
+    from umiak.train.engines.engine import Answers, EngineOptions, EngineRequest
+    from umiak.train.engines.portable.writing import PortableModel
     from umiak.train.metrics.metric_set import MetricSet
     from umiak.train.reading.batches import Batch
     from umiak.train.reading.checking import Seen
@@ -57,19 +59,10 @@ PADDING = 0
 class DygraphEngine:
     """A model with its optimizer and its metrics."""
 
-    def __init__(
-        self,
-        file: str,
-        slots: Slots,
-        *,
-        job: Session,
-        options: EngineOptions,
-        where: str | None = None,
-        sample: Callable[[], Batch | None] | None = None,
-    ) -> None:
-        """``sample`` gives a batch to try the model with."""
+    def __init__(self, wanted: EngineRequest) -> None:
+        file, job, options, where, sample = wanted.model, wanted.job, wanted.options, wanted.where, wanted.sample
         self.job = job
-        self.slots = slots
+        self.slots = wanted.slots
         self._options = options
         self._where = where
         paddle_steps.use(options.device)
@@ -93,6 +86,8 @@ class DygraphEngine:
         remarks = [*self.plan.remarks, *([each for each in told if each] if job.world > 1 else [])]
         self.warnings = tuple([Problem(code="UM-TRAIN-068", what=each, where=file) for each in remarks])
         self._has_learned = False
+        self._is_restored = False
+        """Whether a checkpoint was loaded: then the first batch may well be one that nothing is learned from."""
         self._is_one_pass = False
         """Whether the model leaves the backward pass to this engine, as its first batch has shown."""
         self._is_training: bool | None = None
@@ -140,7 +135,7 @@ class DygraphEngine:
         with paddle.amp.auto_cast(dtype="bfloat16") if self._options.amp else nullcontext():
             found = self.code.train_forward(self.model, metrics.objects, fields.tensors())
         if not self._has_learned:
-            self._is_one_pass = not self.job.registry.has_gradients
+            self._is_one_pass = not self.job.registry.has_gradients and not found.loss.stop_gradient
         loss = found.loss
         number = found.number
         if not math.isfinite(number):
@@ -154,12 +149,21 @@ class DygraphEngine:
         metrics.count(samples=batch.size, loss=number, told=found.told)
         return number
 
-    def evaluate(self, batch: Batch, metrics: MetricSet) -> float:
+    @property
+    def first_metric(self) -> None:
+        """Its own code knows."""
+
+    def evaluate(self, batch: Batch, metrics: MetricSet, answers: Answers | None = None) -> float:
         """Look at a batch without learning from it. NaN where the model says no loss."""
         assert isinstance(metrics, ObjectMetricSet)
         self._turn_to(is_training=False)
-        with paddle.no_grad():
+        calls: list[dygraph_export.Call] = []
+        with paddle.no_grad(), ExitStack() as watching:
+            if answers is not None:
+                calls = watching.enter_context(dygraph_export.recording(self.model))
             found = self.code.infer_forward(self.model, metrics.objects, self.tensors(batch))
+        if answers is not None:
+            answers.update(dygraph_export.answers(self._first_of(calls)))
         metrics.replace_objects(found.metrics)
         loss = found.told.get(objects.LOSS) if found.loss is None else found.number
         metrics.count(samples=batch.size, loss=loss, told=found.told)
@@ -212,7 +216,7 @@ class DygraphEngine:
         if not self._has_learned:
             parameters = self.model.parameters()
             self._has_learned = any(each.grad is not None for each in parameters) or self.job.registry.has_gradients
-            if not self._has_learned:
+            if not (self._has_learned or self._is_restored):
                 raise paddle_steps.nothing_learned(self.code.file)
 
     # ---- tables, checkpoints and files
@@ -229,32 +233,32 @@ class DygraphEngine:
         """The same after a checkpoint was loaded: what no optimizer changes is in it, too."""
         self.optimizer.refresh(everything=True)
         self.buffers.fetch()
+        self._is_restored = True
 
-    def weights(self) -> dict[str, NDArray[Any]]:
+    def weights(self) -> dict[str, AnyArray]:
         """Everything that the model's `state_dict` would have without tables."""
         there = {name: dygraph_export.array(each) for name, each in self.model.state_dict().items()}
         return {name: there[name] for name in self._state if name in there}
 
-    def takes_weights(self, path: str) -> bool:
+    def takes_weights(self, path: str, manifest: Manifest | None = None) -> bool:
         """Whether a checkpoint is PaddleRec's, or has as a table what is a parameter here, or the other way round."""
         if paddlerec.is_there(path):
             return True
-        there = learning.tables_in(path, self._options.prefix)
-        if there is None or self._options.checkpoint:
-            return there is not None
-        if self.is_own or learning.is_own(path, self._options.prefix):
-            return not self.is_own or not values.fits(path, self.tables(), shards=self.job.options.shards)
-        return {*there} != {*self.table_names}
+        manifest = manifest or learning.manifest_of(path)
+        if manifest is None or self._options.checkpoint:
+            return manifest is not None
+        if self.is_own or learning.is_own(manifest, self._options.prefix):
+            return not self.is_own or not values.fits(manifest, self.tables(), shards=self.job.options.shards)
+        return {*learning.tables_in(manifest, self._options.prefix)} != {*self.table_names}
 
     def take_weights(self, path: str) -> None:
         """Begin with the weights of such a checkpoint. Every trainer calls it."""
         found = paddlerec.weights(path) if paddlerec.is_there(path) else self._saved(path)
         self.set_weights(found, path)
 
-    def set_weights(self, found: Mapping[str, NDArray[Any]], path: str) -> None:
+    def set_weights(self, found: Mapping[str, AnyArray], path: str) -> None:
         problems = _misfits(found, self._state, path)
-        if problems:
-            raise UmiakError(*problems)
+        UmiakError.raise_any(problems)
         tabled = [f"{layer}.weight" for table in self.plan.tables for layer in table.layers]
         state = self.model.state_dict(use_hook=False)
         for name, tensor in state.items():
@@ -273,7 +277,7 @@ class DygraphEngine:
             found = self.weights() if is_alone else self._saved(checkpoint)
             dygraph_export.write_paddlerec(found, optimizer, checkpoint)
 
-    def _saved(self, checkpoint: str) -> dict[str, NDArray[Any]]:
+    def _saved(self, checkpoint: str) -> dict[str, AnyArray]:
         """What a checkpoint of ours has, in full size."""
         return weights.read(checkpoint, self._options.prefix, self._state)
 
@@ -282,20 +286,26 @@ class DygraphEngine:
         path: str,
         checkpoint: str,
         *,
-        feeds: Sequence[str] = (),  # noqa: ARG002 - names of variables of a static program
-        fetches: Sequence[str] = (),  # noqa: ARG002
+        feeds: Sequence[str] = (),
+        fetches: Sequence[str] = (),
         sample: Callable[[], Batch | None],
     ) -> None:
         """Write an inference model as a checkpoint has it, traced with a batch: the plain model, with its weights in full size."""
+        del feeds, fetches  # names of variables of a static program
         batch = sample()
         if batch is None:
             what = f"no inference model can be written: {path}"
-            raise UmiakError(Problem(code="UM-TRAIN-066", what=what, why="there is no sample to trace the model with"))
+            raise UmiakError.of("UM-TRAIN-066", what, why="there is no sample to trace the model with")
+        self.export_portable(path, checkpoint, batch=batch, most_bytes=0)
+
+    def export_portable(self, path: str, checkpoint: str, *, batch: Batch, most_bytes: int) -> PortableModel:
+        """The same, with what it must answer. Its rows are parameters, and so in it, however large."""
+        del most_bytes
         with self._aside():
             plain = self.code.create_model()
             dygraph_export.set_state(plain, self._saved(checkpoint))
             plain.eval()
-            dygraph_export.export(plain, self._recorded(plain, batch), path, batch.size, self.code)
+            return dygraph_export.export(plain, self._recorded(plain, batch), path, batch.size, self.code)
 
     def _recorded(self, model: paddle.nn.Layer, batch: Batch) -> dygraph_export.Call:
         """How `infer_forward` calls the model for a batch."""
@@ -303,20 +313,23 @@ class DygraphEngine:
         model.eval()
         with paddle.no_grad(), dygraph_export.recording(model) as calls:
             self.code.infer_forward(model, metrics, self.tensors(batch))
+        return self._first_of(calls)
+
+    def _first_of(self, calls: Sequence[dygraph_export.Call]) -> dygraph_export.Call:
         if not calls:
             what = "infer_forward does not call the model's forward, so nothing says what goes in and comes out"
-            raise UmiakError(Problem(code="UM-TRAIN-066", what=what, where=self.code.file))
+            raise UmiakError.of("UM-TRAIN-066", what, where=self.code.file)
         return calls[0]
 
 
 class _Fields:
     """A batch, field by field; the first ones may lie together in one array."""
 
-    def __init__(self, first: NDArray[Any] | Sequence[NDArray[Any]], others: Sequence[Any]) -> None:
+    def __init__(self, first: AnyArray | Sequence[AnyArray], others: Sequence[Any]) -> None:
         self._first = first
         self._others = others
 
-    def arrays(self) -> list[NDArray[Any]]:
+    def arrays(self) -> list[AnyArray]:
         """Those that are plain arrays."""
         return [each for each in (*self._first, *self._others) if isinstance(each, np.ndarray)]
 
@@ -326,10 +339,10 @@ class _Fields:
 
     def tensors(self) -> list[Any]:
         """New tensors. What lies together is one call of Paddle: a call costs more than the bytes of a field."""
-        others = [_tensors(each) for each in self._others]
+        others = [paddle_steps.tensors_of(each) for each in self._others]
         if isinstance(self._first, np.ndarray) and len(self._first):
             return [*paddle.unbind(paddle.to_tensor(self._first)), *others]
-        return [*(_tensors(each) for each in self._first), *others]
+        return [*(paddle_steps.tensors_of(each) for each in self._first), *others]
 
 
 def _fields(batch: Batch, slots: Slots) -> _Fields:
@@ -342,17 +355,8 @@ def _fields(batch: Batch, slots: Slots) -> _Fields:
 class DygraphFramework:
     """PaddlePaddle, for models in the form of PaddleRec 2."""
 
-    def engine(
-        self,
-        model: str,
-        slots: Slots,
-        *,
-        job: Session,
-        options: EngineOptions,
-        where: str | None = None,
-        sample: Callable[[], Batch | None] | None = None,
-    ) -> DygraphEngine:
-        return DygraphEngine(model, slots, job=job, options=options, where=where, sample=sample)
+    def engine(self, wanted: EngineRequest) -> DygraphEngine:
+        return DygraphEngine(wanted)
 
     def examine(self, model: str, options: EngineOptions, where: str | None) -> ModelFindings:
         """Make the model and its optimizer, as training would, and see what becomes of them."""
@@ -363,21 +367,20 @@ class DygraphFramework:
         made = code.create_model()
         optimizers = code.create_optimizers(made)
         names, metrics = code.create_metrics()
-        plan = plan_of(made, optimizers, is_shared=options.is_shared, choice=learning.choice_of(code.config))
-        problems = learning.problems_of(
-            made, plan, optimizers, learning.choice_of(code.config), is_shared=options.is_shared
-        )
-        if problems:
-            raise UmiakError(*[learning.located(each, model) for each in problems])
+        choice = learning.choice_of(code.config)
+        plan = plan_of(made, optimizers, is_shared=options.is_shared, choice=choice)
+        problems = learning.problems_of(made, plan, optimizers, choice, is_shared=options.is_shared)
+        UmiakError.raise_any(learning.located(each, model) for each in problems)
+        is_own = learning.learns_on_its_own(plan, choice, is_shared=options.is_shared)
         told = [objects.remark(name, each) for name, each in zip(names, metrics, strict=False)]
         remarks = [*plan.remarks, *([each for each in told if each] if options.is_shared else [])]
         return ModelFindings(
             warnings=tuple([Problem(code="UM-TRAIN-068", what=each, where=model) for each in remarks]),
-            tables=tuple(learning.own_lines(made, optimizers) if plan.problems else plan.lines()),
+            tables=tuple(learning.own_lines(made, optimizers) if is_own else plan.lines()),
         )
 
 
-def _misfits(found: Mapping[str, NDArray[Any]], state: Mapping[str, StateEntry], path: str) -> list[Problem]:
+def _misfits(found: Mapping[str, AnyArray], state: Mapping[str, StateEntry], path: str) -> list[Problem]:
     """Weights that are not there, or of another shape."""
     problems = []
     for name, shape in ((name, entry.shape) for name, entry in state.items()):
@@ -389,26 +392,11 @@ def _misfits(found: Mapping[str, NDArray[Any]], state: Mapping[str, StateEntry],
     return [Problem(code="UM-TRAIN-069", what=each, hint=hint, where=path) for each in problems]
 
 
-def _tensors(item: Any) -> Any:
-    if isinstance(item, np.ndarray):
-        return paddle.to_tensor(item)
-    if isinstance(item, (list, tuple)):
-        return [_tensors(each) for each in item]
-    return {name: _tensors(each) for name, each in item.items()} if isinstance(item, dict) else item
-
-
-def _columns(batch: Batch, names: Sequence[str]) -> NDArray[Any] | list[NDArray[Any]]:
+def _columns(batch: Batch, names: Sequence[str]) -> AnyArray | list[AnyArray]:
     """A matrix for each slot, as wide as its longest sample; together where all are one id wide."""
     try:
         matrix = batch.matrix(names)
     except ValueError:
-        return [_padded(*batch.sparse[name]) for name in names]
-    columns: NDArray[Any] = np.ascontiguousarray(matrix.T.astype(np.int64, copy=False))[:, :, None]
+        return [padded(*batch.sparse[name], PADDING) for name in names]
+    columns: AnyArray = np.ascontiguousarray(matrix.T.astype(np.int64, copy=False))[:, :, None]
     return columns
-
-
-def _padded(ids: NDArray[Any], offsets: NDArray[Any]) -> NDArray[Any]:
-    present = np.arange(max(1, int(np.diff(offsets).max(initial=1)))) < np.diff(offsets)[:, None]
-    matrix = np.full(present.shape, PADDING, np.int64)
-    matrix[present] = ids
-    return matrix

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import paddle
 
-from umiak.core.problem import Problem, UmiakError
+from umiak.core.problem import UmiakError
 from umiak.core.value import value
 from umiak.schema.findings import choices
 from umiak.train.engines import own_code
@@ -30,13 +30,16 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from typing import NoReturn
 
+    from umiak.core.json_types import JsonObject
+    from umiak.ps.paddle_types import Optimizer, Tensor
+
 
 @value
 class Forwarded:
     """What came of a batch."""
 
-    metrics: tuple[Any, ...]
-    loss: Any = None
+    metrics: tuple[object, ...]
+    loss: Tensor = None
     """A tensor of one number; None: evaluating gives none."""
     number: float = math.nan
     """The loss as it is shown."""
@@ -47,7 +50,7 @@ class Forwarded:
 class DygraphCode:
     """The code of one model."""
 
-    def __init__(self, file: str, config: dict[str, Any], where: str | None = None) -> None:
+    def __init__(self, file: str, config: JsonObject, where: str | None = None) -> None:
         """``config`` is what its methods get: one dictionary with dotted keys."""
         self.file = file
         self.config = config
@@ -55,7 +58,7 @@ class DygraphCode:
         with self.running():
             self._user = kind()
 
-    def without_trace(self, *roots: Any) -> AbstractContextManager[None]:
+    def without_trace(self, *roots: object) -> AbstractContextManager[None]:
         """What its code remembers of what is done within, its object has forgotten afterwards; and so have ``roots``, such as a model and its optimizers."""
         return traces.without_trace([self._user, self.config, *roots], self.file)
 
@@ -71,7 +74,7 @@ class DygraphCode:
             self._refuse(f"create_model returned {_kind(model)} instead of a paddle.nn.Layer")
         return model
 
-    def create_optimizers(self, model: paddle.nn.Layer) -> tuple[Any, ...]:
+    def create_optimizers(self, model: paddle.nn.Layer) -> tuple[Optimizer, ...]:
         """Usually one. Whatever else comes with it, such as its schedule, it has already."""
         with self.running():
             made = self._user.create_optimizer(model, self.config)
@@ -81,7 +84,7 @@ class DygraphCode:
             self._refuse(f"create_optimizer returned {_kind(made)} instead of a paddle.optimizer.Optimizer")
         return found
 
-    def create_metrics(self) -> tuple[list[str], list[Any]]:
+    def create_metrics(self) -> tuple[list[str], list[object]]:
         """Names, and objects."""
         with self.running():
             made = self._user.create_metrics()
@@ -91,11 +94,10 @@ class DygraphCode:
             )
         metrics, names = ([*each] if isinstance(each, (list, tuple)) else [each] for each in made)
         problems = objects.misfits(names, metrics, self.file)
-        if problems:
-            raise UmiakError(*problems)
+        UmiakError.raise_any(problems)
         return [str(name) for name in names], metrics
 
-    def train_forward(self, model: paddle.nn.Layer, metrics: list[Any], batch: Any) -> Forwarded:
+    def train_forward(self, model: paddle.nn.Layer, metrics: list[object], batch: Any) -> Forwarded:
         with self.running():
             made = self._user.train_forward(model, metrics, batch, self.config)
             if not isinstance(made, tuple) or len(made) < 3:
@@ -111,7 +113,7 @@ class DygraphCode:
             one = loss if loss.size == 1 else loss.astype("float32").sum()
             return Forwarded(loss=one, number=_shown(loss, numbers), metrics=_metrics(returned, metrics), told=numbers)
 
-    def infer_forward(self, model: paddle.nn.Layer, metrics: list[Any], batch: Any) -> Forwarded:
+    def infer_forward(self, model: paddle.nn.Layer, metrics: list[object], batch: Any) -> Forwarded:
         """A model that has no way of its own to be evaluated is evaluated as it is trained."""
         if not hasattr(self._user, "infer_forward"):
             return self.train_forward(model, metrics, batch)
@@ -123,7 +125,7 @@ class DygraphCode:
             return Forwarded(metrics=_metrics(returned, metrics), told=_numbers(told))
 
     def _refuse(self, what: str) -> NoReturn:
-        raise UmiakError(Problem(code="UM-TRAIN-067", what=what, where=self.file))
+        raise UmiakError.of("UM-TRAIN-067", what, where=self.file)
 
 
 def dygraph_class(file: str, where: str | None = None) -> type[Any]:
@@ -133,15 +135,15 @@ def dygraph_class(file: str, where: str | None = None) -> type[Any]:
     if not isinstance(kind, type):
         classes = [name for name, item in vars(module).items() if isinstance(item, type)]
         what = f"{file} has no class {CLASS}"
-        raise UmiakError(Problem(code="UM-TRAIN-013", what=what, hint=choices(CLASS, classes), where=where))
+        raise UmiakError.of("UM-TRAIN-013", what, hint=choices(CLASS, classes), where=where)
     missing = [name for name in DYGRAPH_METHODS if not callable(getattr(kind, name, None))]
     if missing:
         what = f"class {CLASS} of {file} has no {', no '.join(missing)}"
-        raise UmiakError(Problem(code="UM-TRAIN-013", what=what, where=where))
+        raise UmiakError.of("UM-TRAIN-013", what, where=where)
     return kind
 
 
-def _metrics(returned: Any, given: Sequence[Any]) -> tuple[Any, ...]:
+def _metrics(returned: object, given: Sequence[object]) -> tuple[object, ...]:
     """The metrics that go on: those that were given back, if they are."""
     return tuple(returned) if isinstance(returned, (list, tuple)) and len(returned) == len(given) else tuple(given)
 
@@ -153,7 +155,7 @@ def _shown(loss: paddle.Tensor, told: dict[str, float]) -> float:
     return float(loss.astype("float32").mean().item())
 
 
-def _numbers(told: Any) -> dict[str, float]:
+def _numbers(told: object) -> dict[str, float]:
     """Numbers by name; of a tensor with several their mean."""
     found: dict[str, float] = {}
     for name, each in (told if isinstance(told, dict) else {}).items():

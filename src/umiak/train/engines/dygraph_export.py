@@ -20,21 +20,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import paddle
 
-from umiak.core.problem import Exit, Problem, UmiakError
+from umiak.core.problem import Exit, UmiakError
 from umiak.core.value import replace, value
 from umiak.train.checkpoints import paddlerec
 from umiak.train.checkpoints.weights import StateEntry
-from umiak.train.engines import paddle_export
+from umiak.train.engines import paddle_export, paddle_steps
 from umiak.train.engines.paddle_export import Exported, Input, Output
+from umiak.train.engines.portable.writing import PortableModel
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from numpy.typing import NDArray
-
+    from umiak.core.json_types import JsonMapping
+    from umiak.data.array_types import AnyArray
     from umiak.train.engines.dygraph_class import DygraphCode
-
-HALVES = (paddle.float16, paddle.bfloat16)
 
 
 @value
@@ -64,7 +63,7 @@ def recording(model: paddle.nn.Layer) -> Iterator[list[Call]]:
         del model.forward
 
 
-def export(model: paddle.nn.Layer, call: Call, path: str, samples: int, code: DygraphCode) -> Exported:
+def export(model: paddle.nn.Layer, call: Call, path: str, samples: int, code: DygraphCode) -> PortableModel:
     """Write the model into a directory, in the place of one that is there, and ask it as a server would."""
     tensors = _flat([call.arguments, call.named])
     inputs = _inputs(model, call, samples)
@@ -82,10 +81,10 @@ def export(model: paddle.nn.Layer, call: Call, path: str, samples: int, code: Dy
     arrays = {each.name: tensor.numpy() for each, tensor in zip(inputs, tensors, strict=True)}
     _check(replace(done, path=partial), call, arrays)
     paddle_export.put(done, partial)
-    return done
+    return PortableModel(exported=done, arrays=arrays, expected=answers(call))
 
 
-def answers(call: Call) -> dict[str, NDArray[Any]]:
+def answers(call: Call) -> dict[str, AnyArray]:
     """What a forward has answered: `output` where it is one tensor."""
     flat = _flat(call.answer)
     named = list(call.answer) if isinstance(call.answer, dict) and len(call.answer) == len(flat) else None
@@ -94,11 +93,11 @@ def answers(call: Call) -> dict[str, NDArray[Any]]:
     return {str(name): array(each) for name, each in zip(named, flat, strict=True)}
 
 
-def array(tensor: paddle.Tensor) -> NDArray[Any]:
+def array(tensor: paddle.Tensor) -> AnyArray:
     """A tensor's numbers."""
-    own = tensor.astype("float32") if tensor.dtype in HALVES else tensor.detach().clone()
+    own = tensor.astype("float32") if tensor.dtype in paddle_steps.HALVES else tensor.detach().clone()
     # Parameters are views of one array, all of which `numpy` of each one would copy.
-    found: NDArray[Any] = own.numpy()
+    found: AnyArray = own.numpy()
     return found
 
 
@@ -113,14 +112,14 @@ def state_entries(model: paddle.nn.Layer) -> dict[str, StateEntry]:
     return found
 
 
-def set_state(model: paddle.nn.Layer, state: Mapping[str, NDArray[Any]]) -> None:
+def set_state(model: paddle.nn.Layer, state: Mapping[str, AnyArray]) -> None:
     """Give a plain model its weights."""
     for name, tensor in model.state_dict().items():
         if name in state:
             tensor.set_value(paddle.to_tensor(state[name]).astype(tensor.dtype))
 
 
-def write_paddlerec(weights: Mapping[str, NDArray[Any]], optimizer: Mapping[str, Any], directory: str) -> None:
+def write_paddlerec(weights: Mapping[str, AnyArray], optimizer: JsonMapping, directory: str) -> None:
     """`rec.pdparams` and `rec.pdopt`, each under its name when it is whole."""
     for name, state in ((paddlerec.WEIGHTS, weights), (paddlerec.OPTIMIZER, optimizer)):
         path = os.path.join(directory, name)
@@ -136,8 +135,8 @@ class _Served(paddle.nn.Layer):  # type: ignore[misc]
 
     def __init__(self, model: paddle.nn.Layer, call: Call) -> None:
         super().__init__()
-        self._model = model
-        self._call = call
+        self.model = model
+        self.call = call
 
     def forward(self, tensors: Sequence[paddle.Tensor]) -> list[paddle.Tensor]:
         found: list[paddle.Tensor] = _as_it_is(self, tensors)
@@ -145,9 +144,9 @@ class _Served(paddle.nn.Layer):  # type: ignore[misc]
 
     def answers(self, tensors: Sequence[paddle.Tensor]) -> list[paddle.Tensor]:
         given = iter(tensors)
-        arguments = _filled(self._call.arguments, given)
-        named = _filled(self._call.named, given)
-        return _flat(self._model(*arguments, **named))
+        arguments = _filled(self.call.arguments, given)
+        named = _filled(self.call.named, given)
+        return _flat(self.model(*arguments, **named))
 
 
 class _Rewritten(_Served):
@@ -155,9 +154,9 @@ class _Rewritten(_Served):
 
     def forward(self, tensors: Sequence[paddle.Tensor]) -> list[paddle.Tensor]:
         given = iter(tensors)
-        arguments = _filled(self._call.arguments, given)
-        named = _filled(self._call.named, given)
-        return _flat(self._model(*arguments, **named))
+        arguments = _filled(self.call.arguments, given)
+        named = _filled(self.call.named, given)
+        return _flat(self.model(*arguments, **named))
 
 
 @paddle.jit.not_to_static  # type: ignore[untyped-decorator]
@@ -170,7 +169,7 @@ def _trace(served: _Served, inputs: Sequence[Input], path: str, code: DygraphCod
     specs = [paddle.static.InputSpec([*each.shape], each.dtype, each.name) for each in inputs]
     tried: list[Callable[[], paddle.nn.Layer]] = [
         lambda: served,
-        lambda: _Rewritten(served._model, served._call),  # noqa: SLF001
+        lambda: _Rewritten(served.model, served.call),
     ]
     error: Exception | None = None
     for made in tried:
@@ -186,14 +185,12 @@ def _trace(served: _Served, inputs: Sequence[Input], path: str, code: DygraphCod
             return
     assert error is not None
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    raise UmiakError(
-        Problem(
-            code="UM-TRAIN-066",
-            what="the model can't be traced, so no inference model can be written",
-            why=f"{type(error).__name__}: {lines[-1][:300] if lines else ''}",
-            hint="forward must compute with tensors alone: no numpy(), no Python numbers made of tensors; or write `use_inference: false`",
-            where=code.file,
-        ),
+    raise UmiakError.of(
+        "UM-TRAIN-066",
+        "the model can't be traced, so no inference model can be written",
+        why=f"{type(error).__name__}: {lines[-1][:300] if lines else ''}",
+        hint="forward must compute with tensors alone: no numpy(), no Python numbers made of tensors; or write `use_inference: false`",
+        where=code.file,
         exit_status=Exit.JOB_FAILED,
     ) from error
 
@@ -243,7 +240,7 @@ def _filled(item: Any, tensors: Iterator[paddle.Tensor]) -> Any:
     return item
 
 
-def _check(done: Exported, call: Call, arrays: Mapping[str, NDArray[Any]]) -> None:
+def _check(done: Exported, call: Call, arrays: Mapping[str, AnyArray]) -> None:
     """UmiakError if the written model answers otherwise than the one that was trained."""
     found = paddle_export.answered(done.path, arrays)
     paddle_export.compare(done, found, answers(call))

@@ -14,19 +14,20 @@ import paddle
 from umiak.core.problem import Problem, UmiakError
 from umiak.core.value import replace
 from umiak.ps import checkpoint as ps_checkpoint
-from umiak.ps.manifest import BadCheckpoint
+from umiak.ps.manifest import BadCheckpoint, Manifest
 from umiak.ps.paddle_models import ModelPlan, TableChoice, carry_over, plan_of
 from umiak.train.checkpoints.weights import BUFFERS, MODEL
 from umiak.train.engines import model_text
 from umiak.train.engines.buffers import Buffers
 from umiak.train.engines.state import own_optimizers
-from umiak.train.engines.state.own_optimizers import OwnOptimizers
-from umiak.train.engines.state.schedules import ScheduleState
+from umiak.train.engines.state.own_optimizers import OwnOptimizers, ScheduleState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
+    from umiak.core.json_types import JsonMapping
     from umiak.ps.paddle_models import CarriedOptimizer
+    from umiak.ps.paddle_types import Optimizer
     from umiak.ps.sessions import Session
     from umiak.train.engines.engine import EngineOptions
 
@@ -40,9 +41,9 @@ class DygraphLearning:
     def __init__(
         self,
         model: paddle.nn.Layer,
-        optimizers: Sequence[Any],
+        optimizers: Sequence[Optimizer],
         job: Session,
-        config: Mapping[str, Any],
+        config: JsonMapping,
         options: EngineOptions,
     ) -> None:
         self._model = model
@@ -98,24 +99,30 @@ class DygraphLearning:
 
     def _learns_on_its_own(self, file: str) -> bool:
         """Whether optimizers that tables do not have learn in this process. UmiakError with everything that is in the way."""
-        if not self.plan.problems:
-            return False
         choice = choice_of(self._config)
         problems = problems_of(self._model, self.plan, self._optimizers, choice, is_shared=self._is_shared)
-        if problems:
-            raise UmiakError(*[located(each, file) for each in problems])
-        return True
+        UmiakError.raise_any(located(each, file) for each in problems)
+        return learns_on_its_own(self.plan, choice, is_shared=self._is_shared)
+
+
+def learns_on_its_own(plan: ModelPlan, choice: TableChoice, *, is_shared: bool) -> bool:
+    """Whether Paddle's own optimizers learn, of a model that can be trained."""
+    needs_all_rows = any(each.needs_all_rows for each in plan.parameters)
+    return bool(plan.problems) or (needs_all_rows and not is_shared and not _wants_tables(choice))
 
 
 def problems_of(
-    model: paddle.nn.Layer, plan: ModelPlan, optimizers: Sequence[Any], choice: TableChoice, *, is_shared: bool
+    model: paddle.nn.Layer, plan: ModelPlan, optimizers: Sequence[Optimizer], choice: TableChoice, *, is_shared: bool
 ) -> list[Problem]:
     """What keeps a model from being trained: where it is shared, or tables are asked for, tables must be able to learn as its optimizers say; alone, Paddle's own do."""
-    wants_tables = choice.tables or choice.lazy or choice.least_rows is not None
-    if is_shared or wants_tables or not plan.uncarried:
+    if is_shared or _wants_tables(choice) or not plan.uncarried:
         return [*plan.problems]
     others = [each for each in plan.problems if each not in plan.uncarried]
     return [*others, *own_optimizers.problems(model, optimizers)]
+
+
+def _wants_tables(choice: TableChoice) -> bool:
+    return bool(choice.tables) or choice.lazy or choice.least_rows is not None
 
 
 def located(problem: Problem, file: str) -> Problem:
@@ -127,14 +134,14 @@ def located(problem: Problem, file: str) -> Problem:
     return replace(problem, where=f"{file}:{line}" if line else file)
 
 
-def own_lines(model: paddle.nn.Layer, optimizers: Sequence[Any]) -> list[str]:
+def own_lines(model: paddle.nn.Layer, optimizers: Sequence[Optimizer]) -> list[str]:
     """For ``--explain``, where nothing is in tables."""
     kinds = ", ".join(type(each).__name__ for each in optimizers)
     count = sum(not each.stop_gradient for each in model.parameters())
     return [f"{count} parameters learn in this process, by Paddle's own {kinds}; nothing is in tables"]
 
 
-def choice_of(config: Mapping[str, Any]) -> TableChoice:
+def choice_of(config: JsonMapping) -> TableChoice:
     """What a config says about embeddings."""
     least = config.get("runner.table_embeddings_above")
     return TableChoice(
@@ -145,26 +152,29 @@ def choice_of(config: Mapping[str, Any]) -> TableChoice:
     )
 
 
-def is_said(config: Mapping[str, Any], key: str, *, default: bool) -> bool:
+def is_said(config: JsonMapping, key: str, *, default: bool) -> bool:
     """True or False of a config; an override of a key that the config does not have is a text."""
     return str(config.get(key, default)).lower() == str(True).lower()
 
 
-def is_own(path: str, prefix: str) -> bool:
-    """Whether a checkpoint of ours was saved where the model's own optimizers learned."""
+def manifest_of(path: str) -> Manifest | None:
+    """That of a checkpoint of ours; None if it is none."""
     try:
-        return bool(path) and f"{prefix}{MODEL}" in ps_checkpoint.read(path).tables
-    except BadCheckpoint:
-        return False
-
-
-def tables_in(path: str, prefix: str) -> tuple[str, ...] | None:
-    """The embeddings that are tables in a checkpoint of ours; None if it is none."""
-    try:
-        tables = ps_checkpoint.read(path).tables
+        return ps_checkpoint.read(path)
     except BadCheckpoint:
         return None
-    sparse = [name for name, table in tables.items() if table.spec["kind"] == "sparse" and name.startswith(prefix)]
+
+
+def is_own(manifest: Manifest, prefix: str) -> bool:
+    """Whether a checkpoint of ours was saved where the model's own optimizers learned."""
+    return f"{prefix}{MODEL}" in manifest.tables
+
+
+def tables_in(manifest: Manifest, prefix: str) -> tuple[str, ...]:
+    """The embeddings that are tables in a checkpoint of ours."""
+    sparse = [
+        name for name, table in manifest.tables.items() if table.spec["kind"] == "sparse" and name.startswith(prefix)
+    ]
     return tuple([name.removeprefix(prefix) for name in sparse])
 
 

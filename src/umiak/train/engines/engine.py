@@ -1,39 +1,48 @@
 """What a run asks of the framework that computes: protocols, and the values that they speak of. An adapter, without a framework.
 
     framework = choice.framework()                          the one place that knows which framework it is
-    engine = framework.engine("model.py", slots, job=job, options=EngineOptions(seed=7), ...)
+    engine = framework.engine(EngineRequest(model="model.py", slots=slots, job=job, options=EngineOptions(seed=7)))
     metrics = engine.metric_set()
     loss = engine.learn(batch, metrics, step=0)             one step
     loss = engine.evaluate(batch, metrics)                  the same without learning
 
 A run knows no more of a model than this. Another kind of model is another `Framework`, whose engines keep what they learn in tables of the job that they are
 given: then checkpoints, resuming and parameter servers work as they do for all others. `umiak.train.engines.paddle` is for models of our own form,
-`umiak.train.engines.dygraph` for those of PaddleRec 2.
+`umiak.train.engines.dygraph` for those of PaddleRec 2, `umiak.train.engines.fluid` for those of PaddleRec 1.8.5.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from umiak.core.problem import Problem
 from umiak.core.value import value
+from umiak.train.config.objectives.retrieval import Retrieval
+from umiak.train.config.objectives.settings import Objective
 from umiak.train.config.values import Device, EmbeddingTables, Learning, TableParameters
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from contextlib import AbstractContextManager
-    from typing import Any
 
     import numpy as np
     from numpy.typing import NDArray
 
+    from umiak.core.json_types import JsonMapping, JsonObject
+    from umiak.data.array_types import AnyArray
     from umiak.ps.clients.collective import Group
+    from umiak.ps.manifest import Manifest
     from umiak.ps.sessions import Session
     from umiak.ps.values import Opened
     from umiak.train.config.values import Free, Slots
     from umiak.train.metrics.metric_set import MetricSet
     from umiak.train.reading.batches import Batch
     from umiak.train.reading.checking import Seen
+    from umiak.train.reading.tables.catalogue import Catalogue
+
+if TYPE_CHECKING:
+    Answers = dict[str, AnyArray]
+    """Outputs of a model by name, each with a row for each sample."""
 
 LOSS = "loss"
 """The name of the loss in every metric set."""
@@ -52,6 +61,8 @@ class EngineOptions:
     tables: dict[str, TableParameters] = {}
     """Those that count shows and clicks."""
     embedding_tables: EmbeddingTables = EmbeddingTables.SHARED
+    objective: Objective = Objective()
+    retrieval: Retrieval = Retrieval()
     prefix: str = ""
     """Before the names of this model's tables, where a job has several models."""
     written: Free = {}
@@ -63,12 +74,46 @@ class EngineOptions:
 
 
 @value
+class EngineRequest:
+    """A model that is to learn, or to be evaluated."""
+
+    model: str
+    """Its file."""
+    slots: Slots
+    job: Session
+    options: EngineOptions
+    hyper_parameters: JsonMapping = {}
+    where: str | None = None
+    """The config that names it."""
+    dataset: str = ""
+    """The name of the dataset that it is trained on, or evaluated on."""
+    evaluated: str = ""
+    """That of the dataset that it is evaluated on while it trains, where there is one."""
+    settings: JsonMapping = {}
+    """What ``envs.get_global_env`` knows."""
+    catalogue: Catalogue | None = None
+    """All items, where negatives are drawn of them."""
+    sample: Callable[[], Batch | None] | None = None
+    """A batch to try it with."""
+
+
+@value
 class ModelFindings:
     """What is to be known about a model before it is trained."""
 
     warnings: tuple[Problem, ...] = ()
     tables: tuple[str, ...] = ()
     """Lines about what is kept in tables, where the model does not say it itself."""
+
+
+@value
+class FirstMetric:
+    """What a metric looks at."""
+
+    prediction: str
+    """An output of the model."""
+    label: str
+    """A slot."""
 
 
 class EnginePeers(Protocol):
@@ -78,7 +123,7 @@ class EnginePeers(Protocol):
 
     @property
     def is_first(self) -> bool: ...
-    def tell(self, message: dict[str, Any], name: str = "tell") -> list[dict[str, Any]]: ...
+    def tell(self, message: JsonObject, name: str = "tell") -> list[JsonObject]: ...
     def add(self, vector: NDArray[np.float64]) -> NDArray[np.float64]: ...
 
 
@@ -121,8 +166,12 @@ class Engine(Protocol):
     def learn(self, batch: Batch | None, metrics: MetricSet, *, step: int, share: float | None = None) -> float:
         """One step of everybody; ``share`` is this trainer's part in it. Without a batch it only takes part. Returns the loss."""
 
-    def evaluate(self, batch: Batch, metrics: MetricSet) -> float:
-        """Look at a batch without learning from it. Returns the loss."""
+    @property
+    def first_metric(self) -> FirstMetric | None:
+        """What its first metric looks at, where the model says it."""
+
+    def evaluate(self, batch: Batch, metrics: MetricSet, answers: Answers | None = None) -> float:
+        """Look at a batch without learning from it; ``answers`` takes what the model has answered, output by output. Returns the loss."""
 
     def predict(self, batch: Batch) -> Mapping[str, NDArray[np.float32]]:
         """What the model answers."""
@@ -148,8 +197,9 @@ class Engine(Protocol):
     def restore(self) -> None:
         """The same after a checkpoint was loaded."""
 
-    def takes_weights(self, path: str) -> bool:
-        """Whether a checkpoint is one that can't be loaded as it is, but by `take_weights`. UmiakError if by neither."""
+    def takes_weights(self, path: str, manifest: Manifest | None = None) -> bool:
+        """Whether a checkpoint is one that can't be loaded as it is, but by `take_weights`. UmiakError if by neither. ``manifest``: its
+        own, if it was read already."""
 
     def take_weights(self, path: str) -> None:
         """Begin with the weights of such a checkpoint, without what its optimizer remembers. Every trainer calls it."""
@@ -172,21 +222,11 @@ class Engine(Protocol):
 class Framework(Protocol):
     """What models are written with."""
 
-    def engine(
-        self,
-        model: str,
-        slots: Slots,
-        *,
-        job: Session,
-        options: EngineOptions,
-        hyper_parameters: Mapping[str, Any],
-        where: str | None = None,
-        sample: Callable[[], Batch | None] | None = None,
-    ) -> Engine:
-        """An engine for the model of this file; ``where``: the config that names it; ``sample``: a batch to try it with."""
+    def engine(self, wanted: EngineRequest) -> Engine:
+        """An engine for a model."""
 
     def examine(
-        self, model: str, options: EngineOptions, hyper_parameters: Mapping[str, Any], where: str | None
+        self, model: str, options: EngineOptions, hyper_parameters: JsonMapping, where: str | None
     ) -> ModelFindings:
         """What is to be known about a model before it is trained. UmiakError with what would stop it."""
 
@@ -195,3 +235,18 @@ class Framework(Protocol):
 
     def group(self, *, on_cpu: bool) -> Group:
         """All trainers of a job without parameter servers."""
+
+
+@runtime_checkable
+class ScoringEngine(Protocol):
+    """An engine that gives one number for each sample, the higher the likelier: of a click its logit."""
+
+    def scores(self, batch: Batch) -> AnyArray: ...
+
+
+@runtime_checkable
+class RatedEngine(Protocol):
+    """An engine whose learning rate is the config's, not of the model's own code."""
+
+    def reduce_rate(self, factor: float) -> None:
+        """Multiply it by this from the next step on, beside what the schedule's steps say."""

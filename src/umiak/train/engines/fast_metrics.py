@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import paddle
 
+from umiak.ps import paddle_internals
 from umiak.train.engines import paddle_steps
 
 
@@ -24,7 +25,7 @@ def _update(metric: Any, preds: Any, labels: Any) -> None:
     if found.ndim != 2 or found.shape[1] < 2 or truth.size != len(truth) or not len(found) >= len(truth):
         type(metric).update(metric, preds, labels)
         return
-    most = metric._num_thresholds  # noqa: SLF001
+    most = paddle_internals.thresholds(metric)
     if not np.isfinite(found[: len(truth), 1]).all():
         raise paddle_steps.not_finite()
     places = (found[: len(truth), 1] * most).astype(np.int64)
@@ -32,5 +33,5 @@ def _update(metric: Any, preds: Any, labels: Any) -> None:
         type(metric).update(metric, preds, labels)  # it says what is wrong
         return
     positive = truth.reshape(-1).astype(bool)
-    metric._stat_pos += np.bincount(places[positive], minlength=most + 1)  # noqa: SLF001
-    metric._stat_neg += np.bincount(places[~positive], minlength=most + 1)  # noqa: SLF001
+    counts = [np.bincount(places[which], minlength=most + 1) for which in (positive, ~positive)]
+    paddle_internals.count_into(metric, *counts)

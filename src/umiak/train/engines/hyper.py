@@ -24,24 +24,23 @@ from umiak.core.nearest import nearest, surely
 from umiak.core.problem import Problem, UmiakError
 from umiak.core.value import fields, is_value
 
+_SLOTS = ("sparse_inputs_slots", "sparse_number", "dense_input_dim", "num_field", "feature_size")
+_SIZES = (
+    "sparse_feature_number",
+    "dict_dim",
+    "vocab_size",
+    "trigram_d",
+    "num_users",
+    "num_items",
+    "item_count",
+    "cat_count",
+)
 NOT_NEEDED = {
     "optimizer": "it belongs to the trainer",
-    "sparse_feature_number": "tables hold any id",
-    "sparse_inputs_slots": "the dataset declares its slots",
-    "sparse_number": "the dataset declares its slots",
-    "dense_input_dim": "the dataset declares its slots",
-    "num_field": "the dataset declares its slots",
-    "feature_size": "the dataset declares its slots",
-    "dict_dim": "tables hold any id",
-    "vocab_size": "tables hold any id",
-    "trigram_d": "tables hold any id",
-    "num_users": "tables hold any id",
-    "num_items": "tables hold any id",
-    "item_count": "tables hold any id",
-    "cat_count": "tables hold any id",
+    **dict.fromkeys(_SLOTS, "the dataset declares its slots"),
+    **dict.fromkeys(_SIZES, "tables hold any id"),
     "is_sparse": "embedding gradients are always sparse",
-    "is_distributed": "the plan decides it",
-    "distributed_embedding": "the plan decides it",
+    **dict.fromkeys(("is_distributed", "distributed_embedding"), "the plan decides it"),
 }
 """Keys of PaddleRec's models without a meaning here."""
 
@@ -67,13 +66,11 @@ def passed_on(kind: Any, given: Mapping[str, Any], where: str | None = None) -> 
 def typed(kind: Any, given: Mapping[str, Any], where: str | None = None) -> Any:
     """The value. UmiakError with everything that does not fit."""
     if not isinstance(kind, type) or not (is_value(kind) or dataclasses.is_dataclass(kind)):
-        raise UmiakError(
-            Problem(
-                code="UM-TRAIN-012",
-                what=f"the model's Hyper is not a class of fields: {getattr(kind, '__name__', kind)}",
-                hint="write `@dataclass` above `class Hyper:`, and a field `name: type = default` for each hyper-parameter",
-                where=where,
-            )
+        raise UmiakError.of(
+            "UM-TRAIN-012",
+            f"the model's Hyper is not a class of fields: {getattr(kind, '__name__', kind)}",
+            hint="write `@dataclass` above `class Hyper:`, and a field `name: type = default` for each hyper-parameter",
+            where=where,
         )
     hints = _hints(kind)
     names, optional = _fields(kind)
@@ -100,13 +97,12 @@ def typed(kind: Any, given: Mapping[str, Any], where: str | None = None) -> Any:
         )
         for name in missing
     ]
-    if problems:
-        raise UmiakError(*problems)
+    UmiakError.raise_any(problems)
     try:
         return kind(**found)
     except Exception as error:
         what = f"the model's Hyper refuses the hyper-parameters: {type(error).__name__}: {error}"
-        raise UmiakError(Problem(code="UM-TRAIN-012", what=what, where=where)) from error
+        raise UmiakError.of("UM-TRAIN-012", what, where=where) from error
 
 
 def _fields(kind: Any) -> tuple[tuple[str, ...], set[str]]:

@@ -34,6 +34,9 @@ DYGRAPH_METHODS = ("create_model", "create_optimizer", "create_metrics", "train_
 OLD_BASES = ("StaticModel",)
 """Classes of models in another form of PaddleRec 2."""
 _IMPORT_ERRORS = ("ImportError", "ModuleNotFoundError", "Exception", "BaseException")
+MODEL_BASE = "ModelBase"
+"""The base of models in the form of PaddleRec 1.8.5: static programs of `paddle.fluid`, which are run as they are."""
+_FORMER = "paddlerec"
 PORT = "derive class Model from umiak.models.ClickModel (docs/reference/modeling.md); docs/how-to/move-from-paddlerec.md shows the steps"
 
 
@@ -57,6 +60,8 @@ class Text:
     """Of class DygraphModel; None: it is not there, or has a base that may have more."""
     takes_everything: bool = False
     """Whether a star import may bring any name."""
+    is_model_base: bool = False
+    """Whether class Model is in the form of PaddleRec 1.8.5."""
 
 
 def look(text: str | bytes, file: str, *, code: str = "UM-TRAIN-021") -> Text:
@@ -66,9 +71,11 @@ def look(text: str | bytes, file: str, *, code: str = "UM-TRAIN-021") -> Text:
     except (SyntaxError, ValueError, RecursionError) as error:
         return Text(problems=(_not_python(error, file, code),))
     body = [*_statements(tree.body)]
-    problems = tuple(_old(file, node) for node in body if _names_fluid(node))
+    of_old = _derives_from_model_base(body)
+    problems = () if of_old else tuple(_old(file, node) for node in body if _names_fluid(node))
     return Text(
         problems=problems[:1],
+        is_model_base=of_old,
         classes=tuple(dict.fromkeys(name for node in body for name in _bound(node))),
         hyper=_hyper(body),
         methods=_methods(body),
@@ -79,6 +86,11 @@ def look(text: str | bytes, file: str, *, code: str = "UM-TRAIN-021") -> Text:
 def is_dygraph(seen: Text) -> bool:
     """Whether a file's model is in the form of PaddleRec 2."""
     return DYGRAPH in seen.classes and "Model" not in seen.classes
+
+
+def is_model_base(seen: Text) -> bool:
+    """Whether a file's model is in the form of PaddleRec 1.8.5."""
+    return seen.is_model_base
 
 
 def lacking(seen: Text) -> list[str]:
@@ -145,7 +157,7 @@ def _old(file: str, node: ast.stmt) -> Problem:
     return Problem(
         code=OLD,
         what=f"the model is written for {FLUID}: `{ast.unparse(node)}`",
-        why=f"PaddlePaddle has no {FLUID} since 2.5, and models here are layers of paddle.nn",
+        why=f"PaddlePaddle has no {FLUID} since 2.5; of such files those are run as they are whose class Model is a paddlerec.core.model.{MODEL_BASE}",
         hint=PORT,
         where=f"{file}:{node.lineno}",
     )
@@ -161,6 +173,35 @@ def _names_fluid(node: ast.stmt) -> bool:
     return False
 
 
+def _derives_from_model_base(body: list[ast.stmt]) -> bool:
+    """Whether class Model is derived from `ModelBase`, over classes of this file, or over one of another file where this one names PaddleRec."""
+    kinds = {node.name: node for node in body if isinstance(node, ast.ClassDef)}
+    imported = {
+        name for node in body if isinstance(node, ast.ImportFrom) and not _is_known(node) for name in _bound(node)
+    }
+    names_former = any(_names_former(node) for node in body)
+
+    def derives(name: str, seen: frozenset[str]) -> bool:
+        last = name.rpartition(".")[2]
+        if last == MODEL_BASE:
+            return True
+        if last in kinds and last not in seen:
+            return any(derives(ast.unparse(each), seen | {last}) for each in kinds[last].bases)
+        return names_former and name in imported
+
+    return "Model" in kinds and derives("Model", frozenset())
+
+
+def _is_known(node: ast.ImportFrom) -> bool:
+    return (node.module or "").partition(".")[0] in ("umiak", "paddle")
+
+
+def _names_former(node: ast.stmt) -> bool:
+    if isinstance(node, ast.Import):
+        return any(each.name.partition(".")[0] == _FORMER for each in node.names)
+    return isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == _FORMER
+
+
 def _statements(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
     """All that is run when the file is imported, short of what classes have in them."""
     for node in body:
@@ -171,12 +212,14 @@ def _statements(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
             yield from _statements(node.body)
         elif isinstance(node, ast.Try):
             inner = [*node.orelse, *node.finalbody, *(each for handler in node.handlers for each in handler.body)]
-            yield from _statements(inner if _catches_imports(node) else [*node.body, *inner])
-            if _catches_imports(node):
+            yield from _statements(inner if catches_imports(node) else [*node.body, *inner])
+            if catches_imports(node):
                 yield from (each for each in _statements(node.body) if not _names_fluid(each))
 
 
-def _catches_imports(node: ast.Try) -> bool:
+def catches_imports(node: ast.Try) -> bool:
+    """Whether what can't be imported there stops nobody."""
+
     def caught(kind: ast.expr | None) -> bool:
         if isinstance(kind, ast.Tuple):
             return any(caught(each) for each in kind.elts)

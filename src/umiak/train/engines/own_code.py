@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING
 
 import umiak_native
 
-from umiak.core.problem import Exit, Problem, UmiakError
+from umiak.core.problem import Exit, UmiakError
+from umiak.core.value import replace
 from umiak.train.engines import model_text
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ def imported(path: str, where: str | None = None) -> ModuleType:
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None or not os.path.isfile(path):
         what = f"the model's file is not there, or is no Python file: {path}"
-        raise UmiakError(Problem(code="UM-TRAIN-013", what=what, where=where))
+        raise UmiakError.of("UM-TRAIN-013", what, where=where)
     with open(path, "rb") as text:
         _refuse_old(model_text.look(text.read(), path))
     module = importlib.util.module_from_spec(spec)
@@ -73,7 +74,15 @@ def running(file: str) -> Iterator[None]:
     _turn_to(os.path.dirname(os.path.abspath(file)))
     try:
         yield
-    except (UmiakError, umiak_native.PsError):
+    except UmiakError as error:
+        own = _own_frames(error, file)
+        if own:
+            # What it has asked of umiak, by a line of its own.
+            error.problems = tuple(
+                [replace(each, where=each.where or _place(error, own, file)) for each in error.problems]
+            )
+        raise
+    except umiak_native.PsError:
         raise
     except (Exception, SystemExit) as error:
         raise failure(error, file) from error
@@ -81,8 +90,7 @@ def running(file: str) -> Iterator[None]:
 
 def failure(error: BaseException, file: str) -> UmiakError:
     """The failure of a model's code, with its place in the model's file, or in one beside it. Its traceback begins there: the way to it is ours."""
-    is_own = _is_beside(os.path.dirname(os.path.abspath(file)))
-    own = [at for at in _frames(error.__traceback__) if is_own(at.tb_frame.f_code.co_filename)]
+    own = _own_frames(error, file)
     is_text = isinstance(error, SyntaxError)
     traceback.print_exception(type(error), error, own[0] if own else None if is_text else error.__traceback__)
     told = " ".join(str(error).split())
@@ -90,9 +98,7 @@ def failure(error: BaseException, file: str) -> UmiakError:
         told = f"{error.code}: a model that ends its process ends the training"
     what = f"the model's code failed: {type(error).__name__}: {told if len(told) <= 300 else told[:297] + '...'}"
     hint = NEWER_NUMPY if isinstance(error, TypeError) and NO_SCALAR in told else None
-    return UmiakError(
-        Problem(code="UM-TRAIN-021", what=what, hint=hint, where=_place(error, own, file)), exit_status=Exit.JOB_FAILED
-    )
+    return UmiakError.of("UM-TRAIN-021", what, hint=hint, where=_place(error, own, file), exit_status=Exit.JOB_FAILED)
 
 
 def _place(error: BaseException, own: list[TracebackType], file: str) -> str:
@@ -104,6 +110,11 @@ def _place(error: BaseException, own: list[TracebackType], file: str) -> str:
     # As the config has the directory.
     found = os.path.relpath(own[-1].tb_frame.f_code.co_filename, os.path.dirname(os.path.abspath(file)))
     return f"{os.path.join(os.path.dirname(file), found)}:{own[-1].tb_lineno}"
+
+
+def _own_frames(error: BaseException, file: str) -> list[TracebackType]:
+    is_own = _is_beside(os.path.dirname(os.path.abspath(file)))
+    return [at for at in _frames(error.__traceback__) if is_own(at.tb_frame.f_code.co_filename)]
 
 
 def _is_beside(directory: str) -> Callable[[str], bool]:
@@ -119,8 +130,7 @@ def _frames(at: TracebackType | None) -> Iterator[TracebackType]:
 def _refuse_old(seen: model_text.Text) -> None:
     """What is no Python is told when it is run, with the line itself."""
     old = [problem for problem in seen.problems if problem.code == model_text.OLD]
-    if old:
-        raise UmiakError(*old)
+    UmiakError.raise_any(old)
 
 
 def _name(file: str) -> str:

@@ -18,7 +18,7 @@ import shutil
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import paddle
@@ -29,10 +29,13 @@ from umiak.core.value import value
 from umiak.ps.paddle import rows_elsewhere
 from umiak.schema.findings import choices
 from umiak.train.config.values import Slots
+from umiak.train.modeling import lookups
 from umiak.train.modeling.inputs import PADDING, ServedInputs
 from umiak.train.modeling.model import Model
+from umiak.train.reading.batches import padded
 
 if TYPE_CHECKING:
+    from umiak.data.array_types import AnyArray
     from umiak.train.modeling.embedding import Embedding, Tables
     from umiak.train.reading.batches import Batch
 
@@ -65,12 +68,15 @@ class Input:
 
     name: str
     kind: str
-    """``sparse``: ids, a row for each sample, filled up with the padding id. ``dense``: numbers."""
+    """``sparse``: ids, a row for each sample, filled up with the padding id. ``dense``: numbers. ``rows``: a row of a table for each id."""
     dtype: str
     shape: tuple[int | None, ...]
     """None: any."""
     padding: int | None = None
     """The id that stands where a sample has no more ids."""
+    table: str = ""
+    """Of an input of kind ``rows``, rows of a table that is not in the model: which table, and for the ids of which slot."""
+    of: str = ""
 
 
 @value
@@ -91,12 +97,46 @@ class Exported:
     outputs: tuple[Output, ...]
 
 
+class Brought:
+    """Rows that are not in a model, but go into it: those that it asks for."""
+
+    def __init__(self) -> None:
+        self.asked: dict[str, Input] = {}
+        self.tensors: dict[str, paddle.Tensor] = {}
+        """By the names of inputs, while it computes."""
+
+    def of(self, embedding: Embedding) -> Callable[[str, paddle.Tensor], paddle.Tensor]:
+        """What such an embedding looks up."""
+
+        def rows(slot: str, ids: paddle.Tensor) -> paddle.Tensor:
+            name = f"rows.{embedding.table}.{slot}"
+            shape = (None, None, embedding.dim)
+            asked = Input(name=name, kind="rows", dtype="float32", shape=shape, table=embedding.table, of=slot)
+            self.asked[name] = asked
+            found = self.tensors.get(name)
+            if found is None:
+                return paddle.zeros([*ids.shape, embedding.dim])
+            # Whatever somebody brings for an id that is not there: it is nothing.
+            return found * (ids != PADDING).astype("float32").unsqueeze(-1)
+
+        return rows
+
+
 def export(
-    engine: Exportable, path: str, rows_of: Rows, feeds: Sequence[str] = (), fetches: Sequence[str] = ()
+    engine: Exportable,
+    path: str,
+    rows_of: Rows,
+    feeds: Sequence[str] = (),
+    fetches: Sequence[str] = (),
+    *,
+    lookup: lookups.RowLookup = lookups.SEARCHED,
+    is_brought: Callable[[Embedding], bool] = lambda _: False,
+    beside: Sequence[str] = (),
 ) -> Exported:
-    """Write the model as it is now into a directory, in the place of one that is there.
+    """Write the model as it is now into a directory, in the place of one that is there; with copies of the files ``beside``.
 
     ``feeds`` and ``fetches`` are what somebody expects to go in and come out. They change nothing: UmiakError if there is no such input or output.
+    ``lookup`` is how rows are found by id; rows of tables that are brought are inputs instead.
     """
     model, slots = engine.model, engine.slots
     was_training = model.training
@@ -104,14 +144,21 @@ def export(
     partial = f"{path}.partial"
     try:
         with ExitStack() as rows, paddle.no_grad():
+            brought = Brought()
             for embedding in engine.embeddings.made:
+                if is_brought(embedding):
+                    rows.enter_context(embedding.given(brought.of(embedding)))
+                    continue
                 keys, values = rows_of(embedding)
-                rows.enter_context(embedding.served(keys.view(np.int64), values))
+                rows.enter_context(embedding.served(keys.view(np.int64), values, lookup))
             inputs, outputs = _signature(model, slots)
+            inputs = (*inputs, *brought.asked.values())
             _check(inputs, outputs, feeds, fetches)
             shutil.rmtree(partial, ignore_errors=True)
             os.makedirs(partial)
-            _trace(model, slots, inputs, outputs, os.path.join(partial, NAME))
+            _trace(_Served(model, slots, inputs, outputs, brought), inputs, os.path.join(partial, NAME))
+            for file in beside:
+                shutil.copy(file, partial)
     finally:
         if was_training:
             model.train()
@@ -129,26 +176,24 @@ def put(done: Exported, partial: str) -> None:
 def check(done: Exported, engine: Exportable, batch: Batch) -> None:
     """Ask the written model about a batch, as a server would. UmiakError if it answers otherwise than the model that was trained."""
     expected = engine.predict(batch)
-    compare(done, answered(done.path, {each.name: _array(each, batch) for each in done.inputs}), expected)
+    compare(done, answered(done.path, {each.name: array(each, batch) for each in done.inputs}), expected)
 
 
-def compare(done: Exported, answers: Sequence[NDArray[Any]], expected: Mapping[str, NDArray[Any]]) -> None:
+def compare(done: Exported, answers: Sequence[AnyArray], expected: Mapping[str, AnyArray]) -> None:
     """UmiakError if answers are others than those that are expected."""
     for output, found in zip(done.outputs, answers, strict=True):
         gap = float(np.abs(found.reshape(-1) - expected[output.name].reshape(-1)).max(initial=0.0))
         if not gap <= MOST_GAP:
-            raise UmiakError(
-                Problem(
-                    code="UM-TRAIN-041",
-                    what=f"{done.path}: {output.name} of the inference model differs from the trained model by up to {gap:.3g}",
-                    why="paddle.inference rewrites graphs, and some rewritings are wrong: with oneDNN x.square() changes x itself",
-                    hint="write x * x for x.square(); find the layer by naming more of the model's `outputs`",
-                ),
+            raise UmiakError.of(
+                "UM-TRAIN-041",
+                f"{done.path}: {output.name} of the inference model differs from the trained model by up to {gap:.3g}",
+                why="paddle.inference rewrites graphs, and some rewritings are wrong: with oneDNN x.square() changes x itself",
+                hint="write x * x for x.square(); find the layer by naming more of the model's `outputs`",
                 exit_status=Exit.JOB_FAILED,
             )
 
 
-def answered(path: str, arrays: Mapping[str, NDArray[Any]]) -> list[NDArray[Any]]:
+def answered(path: str, arrays: Mapping[str, AnyArray]) -> list[AnyArray]:
     """What a written model answers, output by output, in `paddle.inference`."""
     from paddle import inference
 
@@ -162,33 +207,34 @@ def answered(path: str, arrays: Mapping[str, NDArray[Any]]) -> list[NDArray[Any]
     return [predictor.get_output_handle(name).copy_to_cpu() for name in predictor.get_output_names()]
 
 
-def _array(of: Input, batch: Batch) -> NDArray[Any]:
+def array(of: Input, batch: Batch) -> AnyArray:
     """An input as a server gets it."""
     if of.kind == "dense":
         return np.ascontiguousarray(batch.dense[of.name], np.float32)
-    ids, offsets = batch.sparse[of.name]
-    present = np.arange(max(1, int(np.diff(offsets).max(initial=1)))) < np.diff(offsets)[:, None]
-    matrix = np.full(present.shape, PADDING, np.int64)
-    matrix[present] = ids
-    return matrix
+    return padded(*batch.sparse[of.name], PADDING)
 
 
 class _Served(paddle.nn.Layer):  # type: ignore[misc]
     """A model whose arguments are the tensors of its inputs, and whose answers stand in a row."""
 
-    def __init__(self, model: Model, slots: Slots, inputs: Sequence[str], outputs: Sequence[str]) -> None:
+    def __init__(
+        self, model: Model, slots: Slots, inputs: Sequence[Input], outputs: Sequence[Output], brought: Brought
+    ) -> None:
         super().__init__()
         self._model = model
         self._slots = slots
-        self._inputs = tuple(inputs)
-        self._outputs = tuple(outputs)
+        self._inputs = tuple([each.name for each in inputs])
+        self._outputs = tuple([each.name for each in outputs])
+        self._brought = brought
 
     def forward(self, tensors: Sequence[paddle.Tensor]) -> list[paddle.Tensor]:
         answers: list[paddle.Tensor] = _answers(self, tensors)
         return answers
 
     def answers(self, tensors: Sequence[paddle.Tensor]) -> list[paddle.Tensor]:
-        results = self._model(ServedInputs(dict(zip(self._inputs, tensors, strict=True)), self._slots))
+        given = dict(zip(self._inputs, tensors, strict=True))
+        self._brought.tensors = {name: given.pop(name) for name in self._brought.asked}
+        results = self._model(ServedInputs(given, self._slots))
         return [results[name] for name in self._outputs]
 
 
@@ -237,12 +283,10 @@ def _check(inputs: Sequence[Input], outputs: Sequence[Output], feeds: Sequence[s
             for name in said
             if name not in known
         ]
-    if problems:
-        raise UmiakError(*problems)
+    UmiakError.raise_any(problems)
 
 
-def _trace(model: Model, slots: Slots, inputs: Sequence[Input], outputs: Sequence[Output], path: str) -> None:
-    served = _Served(model, slots, [each.name for each in inputs], [each.name for each in outputs])
+def _trace(served: _Served, inputs: Sequence[Input], path: str) -> None:
     served.eval()
     specs = [paddle.static.InputSpec([*each.shape], each.dtype, each.name) for each in inputs]
     with warnings.catch_warnings(), rows_elsewhere():
@@ -260,6 +304,7 @@ def _write_signature(done: Exported, path: str) -> None:
                 "dtype": each.dtype,
                 "shape": each.shape,
                 **({} if each.padding is None else {"padding": each.padding}),
+                **({"table": each.table, "of": each.of} if each.table else {}),
             }
             for each in done.inputs
         ],

@@ -3,11 +3,11 @@
     make_metric("auc")               -> Auc(bins=4096)
     make_metric("recall_k", k=50)    -> RecallK(k=50)
 
-batch     one batch as metrics look at it
-metric    what all metrics have in common
+metric    what all metrics have in common, and one batch as they look at it
 clicks    AUC, log loss, calibration, means
-classes   accuracy, precision and recall, recall at k
-pairs     the positive-negative ratio
+calibrated  normalised entropy, calibration by decile
+classes   accuracy, precision and recall, recall at k, the positive-negative ratio
+grouped   GAUC, NDCG, hit rate, MRR, AUC of slices: for evaluations, where the samples of a group are brought together
 metric_set  several metrics at once, made global by one exchange
 
 For trainers: it needs numpy, so the command line does not import it.
@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING
 
 from umiak.core.nearest import nearest
 from umiak.core.problem import Problem, UmiakError
-from umiak.train.metrics.classes import Accuracy, PrecisionRecall, RecallK
+from umiak.train.metrics.calibrated import CalibrationDeciles, NormalisedEntropy
+from umiak.train.metrics.classes import Accuracy, PosNegRatio, PrecisionRecall, RecallK
 from umiak.train.metrics.clicks import Auc, Calibration, LogLoss, Mean
-from umiak.train.metrics.pairs import PosNegRatio
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -38,6 +38,8 @@ METRICS: dict[str, type[Metric]] = {
     "recall_k": RecallK,
     "pos_neg_ratio": PosNegRatio,
     "calibration": Calibration,
+    "calibration_deciles": CalibrationDeciles,
+    "normalised_entropy": NormalisedEntropy,
     "mean": Mean,
 }
 
@@ -55,7 +57,7 @@ def make_metric(name: str, **settings: Any) -> Metric:
     """The metric of that name."""
     kind = METRICS.get(PADDLEREC.get(name, name))
     if kind is None:
-        raise UmiakError(Problem(code="UM-METRIC-001", what=f"no such metric: {name}", hint=_meant(name, METRICS)))
+        raise UmiakError.of("UM-METRIC-001", f"no such metric: {name}", hint=_meant(name, METRICS))
     known = [each.name for each in inspect.signature(kind).parameters.values() if each.kind is each.KEYWORD_ONLY]
     unknown = [each for each in settings if each not in known]
     if unknown:

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from umiak.train.metrics.batch import NOT_FINITE, USED, MetricBatch, misfit
-from umiak.train.metrics.metric import Metric, Scored, ratio, setting
+from umiak.train.metrics.metric import NOT_FINITE, USED, Metric, MetricBatch, Scored, misfit, ratio, setting
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray

@@ -19,7 +19,7 @@ import numpy as np
 
 from umiak.core.problem import Problem, UmiakError
 from umiak.core.value import replace, value
-from umiak.train.metrics.batch import MetricBatch
+from umiak.train.metrics.metric import MetricBatch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -97,7 +97,7 @@ class MetricSet:
         for name in self._recent if only is None else only:
             if name not in self._recent:
                 hint = f"there are {', '.join(self._recent)}"
-                raise UmiakError(Problem(code="UM-METRIC-001", what=f"no such metric in this set: {name}", hint=hint))
+                raise UmiakError.of("UM-METRIC-001", f"no such metric in this set: {name}", hint=hint)
             self._recent[name].take(batch)
 
     def classes(self) -> tuple[int, int] | None:
@@ -204,4 +204,4 @@ def _problems(metrics: Mapping[str, Metric]) -> tuple[Problem, ...]:
 
 
 def _stranger(what: str) -> UmiakError:
-    return UmiakError(Problem(code="UM-METRIC-005", what=f"this is not a state of this metric set: {what}"))
+    return UmiakError.of("UM-METRIC-005", f"this is not a state of this metric set: {what}")

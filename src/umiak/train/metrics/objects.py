@@ -22,9 +22,8 @@ import numpy as np
 
 from umiak.core.problem import Problem
 from umiak.core.value import replace
-from umiak.train.metrics.batch import USED
 from umiak.train.metrics.clicks import Mean
-from umiak.train.metrics.metric import NAN, Metric
+from umiak.train.metrics.metric import NAN, USED, Metric
 from umiak.train.metrics.metric_set import MetricSet, Readings
 
 if TYPE_CHECKING:
@@ -33,8 +32,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
-    from umiak.train.metrics.batch import MetricBatch
-    from umiak.train.metrics.metric import State
+    from umiak.data.array_types import AnyArray
+    from umiak.train.metrics.metric import MetricBatch, State
 
     Numbers = dict[str, NDArray[np.float64]]
 
@@ -173,7 +172,7 @@ class ObjectMetricSet(MetricSet):
         guard: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         """``objects`` may be more than ``names``: those behind are not told. ``guard`` is around all calls of their code."""
-        self.objects: list[Any] = list(objects)
+        self.objects: list[object] = list(objects)
         made = {
             name: ObjectMetric(type(each).__name__, copy.deepcopy(each), guard)
             for name, each in zip(names, self.objects, strict=False)
@@ -239,7 +238,7 @@ class ObjectMetricSet(MetricSet):
         return [each for each in self._recent.values() if isinstance(each, ObjectMetric)]
 
 
-def set_numbers(item: object, numbers: Mapping[str, NDArray[Any]]) -> None:
+def set_numbers(item: object, numbers: Mapping[str, AnyArray]) -> None:
     """Give attributes their numbers, each in the form that it has."""
     for name, array in numbers.items():
         setattr(item, name, _like(getattr(item, name), array))
@@ -278,7 +277,7 @@ def _array(item: object) -> NDArray[np.float64] | None:
     return array.astype(np.float64) if array.dtype.kind in "iuf" and (array.size or array.ndim == 0) else None
 
 
-def _like(item: Any, array: NDArray[Any]) -> Any:
+def _like(item: Any, array: AnyArray) -> Any:
     """Numbers in the form of what was there."""
     if isinstance(item, (list, tuple)):
         return type(item)(type(before)(each) for before, each in zip(item, array.tolist(), strict=True))

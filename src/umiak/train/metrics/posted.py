@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from umiak.core.json_types import JsonMapping, JsonObject
 
 MOST_BYTES = 1 << 20
 """Of a message."""
@@ -25,7 +27,7 @@ FORM = "form"
 PLAIN, COMPRESSED, ABSENT = "plain", "compressed", "absent"
 
 
-def posted(head: Mapping[str, Any], state: NDArray[np.float64], *, most_bytes: int = MOST_BYTES) -> bytes:
+def posted(head: JsonMapping, state: NDArray[np.float64], *, most_bytes: int = MOST_BYTES) -> bytes:
     """One message, of at most so many bytes."""
     plain = state.tobytes()
     if len(plain) <= min(MOST_PLAIN_BYTES, most_bytes // 2):
@@ -34,15 +36,15 @@ def posted(head: Mapping[str, Any], state: NDArray[np.float64], *, most_bytes: i
     return message if len(message) <= most_bytes else _message(head, ABSENT, b"")
 
 
-def read(message: bytes) -> tuple[dict[str, Any], NDArray[np.float64] | None]:
+def read(message: bytes) -> tuple[JsonObject, NDArray[np.float64] | None]:
     """Its words, and the numbers; None where they were left out."""
     line, _, body = message.partition(b"\n")
-    head: dict[str, Any] = json.loads(line)
+    head: JsonObject = json.loads(line)
     form = head.pop(FORM)
     if form == ABSENT:
         return head, None
     return head, np.frombuffer(zlib.decompress(body) if form == COMPRESSED else body, np.float64)
 
 
-def _message(head: Mapping[str, Any], form: str, body: bytes) -> bytes:
+def _message(head: JsonMapping, form: str, body: bytes) -> bytes:
     return json.dumps({**head, FORM: form}).encode() + b"\n" + body

@@ -1,7 +1,6 @@
 """How models are written for `umiak train`: what a model is, what it is given, and what it gives back. A package.
 
-model       `Model`, the base of all, and `ModelMetric`, a metric with what it looks at
-clicks      `ClickModel`, for models with one answer: the probability of a click
+model       `Model`, the base of all, `ClickModel`, for those whose one answer is the probability of a click, and `ModelMetric`, a metric with what it looks at
 inputs      one batch as a model sees it, in training and in an inference model
 embedding   rows by id; where they live is the plan's business
 
@@ -26,10 +25,9 @@ It imports Paddle, so the command line does not import it. Authors of models fin
 from __future__ import annotations
 
 from umiak.train.config.values import Slots
-from umiak.train.modeling.clicks import ClickModel, cross_entropy
 from umiak.train.modeling.embedding import Embedding, Tables
 from umiak.train.modeling.inputs import Ids, Inputs, Padded
-from umiak.train.modeling.model import Model, ModelMetric, Results
+from umiak.train.modeling.model import ClickModel, Model, ModelMetric, Results, cross_entropy
 
 __all__ = [
     "ClickModel",

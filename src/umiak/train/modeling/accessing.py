@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from umiak.core.problem import Problem, UmiakError
-from umiak.core.value import replace
+from umiak.core.problem import UmiakError
+from umiak.core.value import fields, replace
 from umiak.ps import specs
 from umiak.train.config.values import RowRule, TableParameters
+
+_OF_THE_RULE = ("embed_optimizer", "embed_init")
+"""Of an accessor; its other fields have the names that a config has for them."""
 
 
 def settings(table: str, dim: int, said: TableParameters, clip: specs.Clip) -> dict[str, Any]:
@@ -39,17 +42,7 @@ def accessor(said: TableParameters) -> specs.Accessor:
     return specs.Accessor(
         embed_optimizer=_rule(said.embed),
         embed_init=_init(said.embed),
-        nonclk_coeff=said.nonclk_coeff,
-        click_coeff=said.click_coeff,
-        embedx_threshold=said.embedx_threshold,
-        base_threshold=said.base_threshold,
-        delta_threshold=said.delta_threshold,
-        delta_keep_days=said.delta_keep_days,
-        show_click_decay_rate=said.show_click_decay_rate,
-        delete_threshold=said.delete_threshold,
-        delete_after_unseen_days=said.delete_after_unseen_days,
-        show_scale=said.show_scale,
-        zero_init=said.zero_init,
+        **{name: getattr(said, name) for name in fields(specs.Accessor) if name not in _OF_THE_RULE},
     )
 
 
@@ -63,4 +56,4 @@ def _init(part: RowRule) -> specs.Init:
 
 def _does_not_fit(what: str, hint: str) -> UmiakError:
     why = "a row is one number, which comes with the id, and a wide part of embedx_dim more"
-    return UmiakError(Problem(code="UM-TRAIN-031", what=what, why=why, hint=hint))
+    return UmiakError.of("UM-TRAIN-031", what, why=why, hint=hint)

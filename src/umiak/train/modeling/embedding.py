@@ -13,21 +13,28 @@ With ``embedding_tables: per_slot`` in the config an embedding is a `SlotEmbeddi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import paddle
 from numpy.typing import NDArray
 
-from umiak.core.problem import Problem, UmiakError
+from umiak.core.problem import UmiakError
 from umiak.ps import specs
 from umiak.ps.paddle import Embedding as Rows
 from umiak.ps.sessions import Session
+from umiak.train.config.slots import SlotFeature
 from umiak.train.config.values import Slots, TableParameters
-from umiak.train.modeling import accessing
-from umiak.train.modeling.inputs import PADDING, Ids, Padded, ServedInputs
+from umiak.train.modeling import accessing, lookups
+from umiak.train.modeling.inputs import PADDING, Ids, Padded, ServedInputs, filled_up
+
+if TYPE_CHECKING:
+    from umiak.data.array_types import AnyArray
+
+LOWEST = 1e30
+"""Below minus this nothing is looked for: what stands behind the last id of a sample is no maximum."""
 
 
 class Tables:
@@ -42,8 +49,11 @@ class Tables:
         settings: dict[str, Any] | None = None,
         counted: Mapping[str, TableParameters] | None = None,
         per_slot: bool = False,
+        features: Sequence[SlotFeature] = (),
+        dropout: float = 0.0,
     ) -> None:
-        """``counted``: tables with an accessor. ``per_slot``: each slot has its own table, where the model does not share one on purpose."""
+        """``counted``: tables with an accessor. ``per_slot``: each slot has its own table, where the model does not share one on purpose.
+        ``features``: what is said of slots. ``dropout``: the share of the numbers of vectors that are zeros in training."""
         self._job = job
         self._seed = seed
         self._prefix = prefix
@@ -51,6 +61,8 @@ class Tables:
         self._counted = counted or {}
         self._count = BatchCounts()
         self._per_slot = per_slot
+        self._poolings = {each.name: each.pooling for each in features if each.pooling != "sum"}
+        self._dropout = dropout
         self._undivided: list[SlotEmbedding] = []
         self.made: list[Embedding] = []
         self.names: list[str] = []
@@ -63,12 +75,12 @@ class Tables:
         dim: int,
         *,
         table: str = "embedding",
-        pooling: str = "sum",
+        pooling: str | None = None,
         init: specs.Init | None = None,
         rule: specs.Rule | str | None = None,
         shared: bool = False,
     ) -> Embedding | SlotEmbedding:
-        """Rows of ``dim`` numbers. ``rule`` is how they learn, if not as the optimizer says; of a table with an accessor its
+        """Rows of ``dim`` numbers. ``pooling`` is what becomes of several ids of a slot; None: as its feature says, or a sum. ``rule`` is how they learn, if not as the optimizer says; of a table with an accessor its
         parameters say that, and how rows begin. ``shared``: equal ids of all slots are one row, whatever the config says.
         """
         settings = {"init": init, "rule": rule, "seed": self._seed, "session": self._job, **self._settings}
@@ -82,7 +94,9 @@ class Tables:
 
         def make(name: str) -> Embedding:
             count = self._count if counted else None
-            made = Embedding(dim, table=name, pooling=pooling, settings=settings, count=count)
+            kinds = self._poolings if pooling is None else {}
+            made = Embedding(dim, table=name, pooling=pooling or "sum", settings=settings, count=count, poolings=kinds)
+            made.dropout = self._dropout if dim > 1 else 0.0
             self.made.append(made)
             return made
 
@@ -155,13 +169,11 @@ class SlotEmbedding(paddle.nn.Layer):  # type: ignore[misc]
         found = (self._tables or {}).get(slot)
         if found is not None:
             return found
-        raise UmiakError(
-            Problem(
-                code="UM-TRAIN-071",
-                what=f"the model looks up slot {slot} in table {self.table}, and has not when it was asked about samples without ids",
-                why="with `embedding_tables: per_slot` the tables of all slots are made before training",
-                hint="let forward() look up the same slots always, or make the embedding with shared=True",
-            )
+        raise UmiakError.of(
+            "UM-TRAIN-071",
+            f"the model looks up slot {slot} in table {self.table}, and has not when it was asked about samples without ids",
+            why="with `embedding_tables: per_slot` the tables of all slots are made before training",
+            hint="let forward() look up the same slots always, or make the embedding with shared=True",
         )
 
 
@@ -179,34 +191,76 @@ class Embedding(paddle.nn.Layer):  # type: ignore[misc]
     """A table as a layer."""
 
     def __init__(
-        self, dim: int, *, table: str, pooling: str, settings: dict[str, Any], count: BatchCounts | None = None
+        self,
+        dim: int,
+        *,
+        table: str,
+        pooling: str,
+        settings: dict[str, Any],
+        count: BatchCounts | None = None,
+        poolings: Mapping[str, str] | None = None,
     ) -> None:
+        """``poolings``: of slots with another one than ``pooling``."""
         super().__init__()
         self.dim = dim
         self.table = table
         self.pooling = pooling
+        self.poolings = poolings or {}
+        self.dropout = 0.0
+        self.looked_up: set[str] = set()
+        """Slots."""
         self._settings = settings
         self._count = count
         # With an accessor, the first number of a row is not counted.
         self._width = dim if count is None else dim - 1
         self._pooled = Rows(self._width, table=table, pooling=pooling, **settings)
         self._each: Rows | None = None
+        self._lookup = lookups.SEARCHED
+        self._rows_of: Callable[[str, paddle.Tensor], paddle.Tensor] | None = None
 
     def forward(self, ids: Ids) -> paddle.Tensor:
-        """One row for each sample and slot: the sum, or the mean, of its ids' rows."""
+        """One row for each sample and slot: the sum, the mean or the maximum of its ids' rows."""
         if ids.padded:
-            return paddle.stack([self._pool(each) for each in ids.padded], axis=1)
+            return paddle.stack([self._pool(each, slot) for slot, each in self._named(ids)], axis=1)
+        self.looked_up.update(ids.slots)
         if ids.matrix is not None:
-            return self._pooled(ids.matrix, **self._counts())
-        return self._pooled.slots([*ids.ragged], **self._counts())
+            return self._dropped(self._pooled(ids.matrix, **self._counts()))
+        if self.poolings.keys().isdisjoint(ids.slots):
+            return self._dropped(self._pooled.slots([*ids.ragged], **self._counts()))
+        return self._dropped(self._pooled_by_slot(ids))
 
     def each(self, padded: Padded) -> paddle.Tensor:
         """One row for each id."""
         if self._is_served:
-            return self._find(padded.ids)
+            return self._find(padded.ids, padded.slot)
+        self.looked_up.add(padded.slot)
+        return self._dropped(self._rows_of_each(padded))
+
+    def _rows_of_each(self, padded: Padded) -> paddle.Tensor:
         if self._each is None:
             self._each = Rows(self._width, table=self.table, padding_id=PADDING, **self._settings)
         return self._each(padded.ids, **self._counts())
+
+    def _pooled_by_slot(self, ids: Ids) -> paddle.Tensor:
+        """Slots of several kinds: sums and means are looked up together, and each maximum by itself."""
+        kinds = [self.poolings.get(slot, self.pooling) for slot in ids.slots]
+        added = [number for number, kind in enumerate(kinds) if kind != "max"]
+        found: dict[int, paddle.Tensor] = {}
+        if added:
+            sums = self._pooled.slots([ids.ragged[number] for number in added], **self._counts())
+            shares = [_shares(ids.ragged[number][1], kinds[number]) for number in added]
+            pooled = sums * paddle.to_tensor(np.stack(shares, axis=1)).unsqueeze(2)
+            if len(added) == len(kinds):
+                return pooled
+            found = dict(zip(added, paddle.split(pooled, len(added), axis=1), strict=True))
+        for number, kind in enumerate(kinds):
+            if kind == "max":
+                padded = filled_up(*ids.ragged[number], ids.slots[number])
+                found[number] = _largest(self._rows_of_each(padded), padded.mask).unsqueeze(1)
+        return paddle.concat([found[number] for number in range(len(kinds))], axis=1)
+
+    def _dropped(self, rows: paddle.Tensor) -> paddle.Tensor:
+        return paddle.nn.functional.dropout(rows, self.dropout) if self.dropout and self.training else rows
 
     def _counts(self) -> dict[str, Any]:
         """What a look is told of the batch."""
@@ -220,36 +274,66 @@ class Embedding(paddle.nn.Layer):  # type: ignore[misc]
     # ---- in an inference model
 
     @contextmanager
-    def served(self, keys: NDArray[np.int64], rows: NDArray[np.float32]) -> Iterator[None]:
+    def served(
+        self, keys: NDArray[np.int64], rows: NDArray[np.float32], lookup: lookups.RowLookup = lookups.SEARCHED
+    ) -> Iterator[None]:
         """Meanwhile, rows are these: what is traced carries them with it."""
         order = np.argsort(keys, kind="stable")
         # Behind the last row stands what an unknown id reads.
         known = np.concatenate([rows[order], np.zeros((1, self.dim), np.float32)])
         behind = keys[order] if keys.size else np.array([PADDING], np.int64)
-        self.register_buffer("served_keys", paddle.to_tensor(behind))
+        self.register_buffer("served_keys", paddle.to_tensor(lookup.prepared(behind)))
         self.register_buffer("served_rows", paddle.to_tensor(known))
+        self._lookup = lookup
         try:
             yield
         finally:
             del self.served_keys, self.served_rows
 
+    @contextmanager
+    def given(self, rows_of: Callable[[str, paddle.Tensor], paddle.Tensor]) -> Iterator[None]:
+        """Meanwhile, who asks brings the rows: what there is for the ids of a slot."""
+        self._rows_of = rows_of
+        try:
+            yield
+        finally:
+            self._rows_of = None
+
     @property
     def _is_served(self) -> bool:
-        return "served_keys" in self._buffers
+        return self._rows_of is not None or "served_keys" in self._buffers
 
-    def _find(self, ids: paddle.Tensor) -> paddle.Tensor:
-        keys, rows = self.served_keys, self.served_rows
-        last = rows.shape[0] - 1
-        place = paddle.searchsorted(keys, ids)
-        here = paddle.gather(keys, paddle.clip(place, max=keys.shape[0] - 1).flatten()).reshape(paddle.shape(ids))
-        known = paddle.logical_and(here == ids, ids != PADDING)
-        chosen = paddle.where(known, place, paddle.full_like(place, last))
-        found = paddle.gather(rows, chosen.flatten())
+    def _named(self, ids: Ids) -> Iterator[tuple[str, paddle.Tensor]]:
+        return zip(ids.slots, ids.padded, strict=True)
+
+    def _find(self, ids: paddle.Tensor, slot: str) -> paddle.Tensor:
+        if self._rows_of is not None:
+            return self._rows_of(slot, ids)
+        found = self._lookup.find(self.served_keys, self.served_rows, ids)
         return found.reshape([-1, paddle.shape(ids)[1], self.dim])
 
-    def _pool(self, ids: paddle.Tensor) -> paddle.Tensor:
-        pooled = self._find(ids).sum(axis=1)
-        if self.pooling == "mean":
+    def _pool(self, ids: paddle.Tensor, slot: str) -> paddle.Tensor:
+        found, kind = self._find(ids, slot), self.poolings.get(slot, self.pooling)
+        if kind == "max":
+            return _largest(found, (ids != PADDING).astype("float32"))
+        pooled = found.sum(axis=1)
+        if kind == "mean":
             counts = (ids != PADDING).astype("float32").sum(axis=1, keepdim=True)
             pooled = pooled / paddle.clip(counts, min=1.0)
         return pooled
+
+
+def _shares(offsets: AnyArray, kind: str) -> NDArray[np.float32]:
+    """What the sum of each sample's rows is multiplied by."""
+    counts = np.diff(offsets).astype(np.float32)
+    if kind == "mean":
+        np.divide(np.float32(1), np.maximum(counts, 1), out=counts)
+        return counts
+    return np.ones_like(counts)
+
+
+def _largest(rows: paddle.Tensor, mask: paddle.Tensor) -> paddle.Tensor:
+    """Of each number the largest among a sample's rows; zeros where there are none."""
+    is_there = mask.unsqueeze(2)
+    largest = (rows * is_there + (is_there - 1) * LOWEST).max(axis=1)
+    return largest * mask.max(axis=1, keepdim=True)

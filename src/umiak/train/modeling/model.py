@@ -12,6 +12,7 @@ import paddle
 
 from umiak.core.value import value
 from umiak.train.config.values import Slots
+from umiak.train.metrics.clicks import Auc
 from umiak.train.metrics.metric import Metric
 
 if TYPE_CHECKING:
@@ -47,12 +48,13 @@ class Model(paddle.nn.Layer):  # type: ignore[misc]
     """A ``@dataclass`` with a field for each key of ``hyper_parameters`` that the model reads, ``optimizer`` aside."""
     strict_labels: bool = True
     """Whether a sample without a label, or with one that its metric has no meaning for, is an error."""
+    weighs_samples: bool = False
+    """Whether the loss is made with `Inputs.mean`, so that samples can have weights."""
     outputs: tuple[str, ...] = ()
     """The results that an inference model answers with; none named: all of them."""
 
     def __init__(self, hyper: Any, slots: Slots, tables: Tables) -> None:
         super().__init__()
-        del tables
         self.hyper = hyper
         self.slots = slots
 
@@ -67,3 +69,33 @@ class Model(paddle.nn.Layer):  # type: ignore[misc]
     def metrics(self) -> dict[str, ModelMetric]:
         """What the model is evaluated by, besides its loss."""
         return {}
+
+
+class ClickModel(Model):
+    """The first sparse slot is the label, the others are features. A model says its logit; its loss is the log loss, and its metric AUC."""
+
+    outputs: tuple[str, ...] = ("probability",)
+    weighs_samples: bool = True
+
+    def __init__(self, hyper: object, slots: Slots, tables: Tables) -> None:
+        super().__init__(hyper, slots, tables)
+        (self.label,), self.features = slots.split(1, type(self).__name__)
+
+    def logit(self, inputs: Inputs) -> paddle.Tensor:
+        """One number per sample, of shape [samples, 1]; its sigmoid is the probability."""
+        raise NotImplementedError(f"{type(self).__name__} has no logit")
+
+    def forward(self, inputs: Inputs) -> Results:
+        logit = self.logit(inputs)
+        return {"logit": logit, "probability": paddle.nn.functional.sigmoid(logit)}
+
+    def loss(self, results: Results, inputs: Inputs) -> paddle.Tensor:
+        return inputs.mean(cross_entropy(results["logit"], inputs.numbers(self.label)), self.label)
+
+    def metrics(self) -> dict[str, ModelMetric]:
+        return {"auc": ModelMetric(metric=Auc(), result="probability", label=self.label)}
+
+
+def cross_entropy(logits: paddle.Tensor, labels: paddle.Tensor) -> paddle.Tensor:
+    """Of each answer. Paddle's own function has a wrong gradient where a logit is exactly 0, as it is while everything is new."""
+    return paddle.nn.functional.softplus(logits) - logits * labels

@@ -5,13 +5,14 @@ from __future__ import annotations
 from umiak.core.shown import without_password
 from umiak.core.value import value
 from umiak.train.config import days
-from umiak.train.config.values import DivideBy, EmbeddingTables, FleetMode, NodeData, RunnerClass, Saving
+from umiak.train.config.values import DivideBy, EmbeddingTables, FleetMode, NodeData, RunnerClass, Saving, Wire
 from umiak.train.plan.plan import Plan, Run, RunRole, Stage, WorkerGroup
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from umiak.schema.features.section import FeatureSection
     from umiak.train.config.values import Dataset
 
 SHOWN_SLOTS = 8
@@ -122,7 +123,8 @@ def _ordinal(number: int) -> str:
 def _together(group: WorkerGroup) -> str:
     if group.strategy is None:
         return "collective"
-    return f"{group.strategy.value}{f', an exchange every {group.geo_steps} batches' if group.geo_steps else ''}"
+    exchange = f", an exchange every {group.geo_steps} batches" if group.geo_steps else ""
+    return f"{group.strategy.value}{exchange}{', bfloat16 on the wire' if group.wire is Wire.BFLOAT16 else ''}"
 
 
 def _counted(count: int | None, what: str) -> str:
@@ -134,6 +136,11 @@ def _counted(count: int | None, what: str) -> str:
 def _how_long(each: Run) -> str:
     told = f"a line every {_times(each.runner.print_interval, 'batch')}"
     shuffled = f"; shuffled in windows of {each.runner.shuffle:,} samples" if each.runner.shuffle else ""
+    stream = next((stage.dataset.stream for stage in each.stages if stage.dataset.stream is not None), None)
+    if stream:
+        begin = stream.start_from.text if stream.start_from else "earliest"
+        end = f", until {stream.until.text}" if stream.until else ", without an end"
+        return f"a stream, from {begin}{end}, passes of up to {stream.pass_messages:,} messages{shuffled}; {told}"
     if each.runner.online:
         online = each.runner.online
         per_day = days.passes_per_day(online)
@@ -159,6 +166,8 @@ def _stage(stage: Stage, tables: EmbeddingTables, known: Mapping[str, Sequence[s
 def _tables(dataset: Dataset, tables: EmbeddingTables) -> list[Branch]:
     """Which slots share rows. Only the model knows in which table it looks a slot up, and it is not run for this."""
     slots = dataset.sparse_slots
+    if dataset.features:
+        return _feature_tables(dataset.features, tables)
     if dataset.has_slots and len(slots) < 3:  # a label, and one that has nobody to share with
         return []
     if tables is EmbeddingTables.PER_SLOT:
@@ -172,19 +181,54 @@ def _tables(dataset: Dataset, tables: EmbeddingTables) -> list[Branch]:
     ]
 
 
+def _feature_tables(section: FeatureSection, tables: EmbeddingTables) -> list[Branch]:
+    """Which features share rows: those that name one table."""
+    if tables is EmbeddingTables.PER_SLOT:
+        return [_leaf("embedding tables: one for each feature, whatever its `table` is")]
+    named: dict[str, list[str]] = {}
+    for each in section.fed:
+        if each.has_ids:
+            named.setdefault(each.table, []).append(each.name)
+    shared = [f"{', '.join(names)} share rows" for names in named.values() if len(names) > 1]
+    return [_leaf(f"embedding tables: each feature has rows of its own{''.join(f'; {each}' for each in shared)}")]
+
+
 def _evaluation(each: Run, stage: Stage) -> Branch:
     epochs = each.runner.evaluation.patience if each.runner.evaluation else None
     patience = f"; ends after {_times(epochs, 'epoch')} without progress" if epochs else ""
-    return Branch(text=f"evaluated after every epoch: {stage.name}{patience}", inner=(_dataset(stage.dataset),))
+    when = "every epoch"
+    if _is_streaming(each) and each.runner.online:
+        when = f"every {_times(each.runner.online.checkpoint_per_pass, 'pass')} and the last one"
+    return Branch(text=f"evaluated after {when}: {stage.name}{patience}", inner=(_dataset(stage.dataset),))
+
+
+def _rows(dataset: Dataset) -> list[str]:
+    """Which rows of tables are samples."""
+    lines = []
+    before, after, share = dataset.rows_before, dataset.rows_after, dataset.rows_share
+    if before is not None or after is not None:
+        ends = [
+            f"from {after:.15g}" if after is not None else "",
+            f"before {before:.15g}" if before is not None else "",
+        ]
+        lines.append(f"rows whose time is {' and '.join(filter(None, ends))}")
+    if share is not None:
+        lines.append(
+            f"{share[1] - share[0]:.4g} of the rows, by a hash of what is in them: from {share[0]:g} to {share[1]:g}"
+        )
+    if dataset.bad_rows:
+        lines.append(f"up to {dataset.bad_rows:.4g} of the rows may be bad: they are left out, and counted")
+    return lines
 
 
 def _dataset(dataset: Dataset) -> Branch:
     lines = []
-    if dataset.has_slots:
+    if dataset.has_slots or dataset.features:
         if dataset.dense_slots:
             lines.append(_leaf(_slots("dense slot", [slot.spoken for slot in dataset.dense_slots])))
         if dataset.sparse_slots:
             lines.append(_leaf(_slots("sparse slot", [*dataset.sparse_slots])))
+        lines += [_leaf(line) for line in _rows(dataset)]
     else:
         processes = f" in {dataset.reader_processes} processes" if dataset.reader_processes > 1 else ""
         lines.append(_leaf(f"read by: {dataset.reader_class} of {dataset.data_converter}{processes}"))
@@ -193,7 +237,9 @@ def _dataset(dataset: Dataset) -> Branch:
         elif dataset.drop_last:
             lines.append(_leaf("batches that are not full are left out (drop_last)"))
     batches = "" if dataset.ready_batches else f", batches of {dataset.batch_size}"
-    head = f"{dataset.name}: {dataset.data_path}{batches}, {dataset.type.value}"
+    how = "tables" if dataset.features else dataset.type.value
+    how = how if dataset.stream is None else f"messages in {dataset.stream.format.value}"
+    head = f"{dataset.name}: {dataset.data_path}{batches}, {how}"
     return Branch(text=head, inner=tuple(lines))
 
 
@@ -217,8 +263,11 @@ def _start(each: Run) -> str:
 
 def _saves(each: Run) -> list[str]:
     lines = []
-    within = "DAY/PASS_batch_B" if each.runner.online else "epoch_E_batch_B"
-    if each.runner.online and each.runner.checkpoint:
+    within = "DAY/PASS_batch_B" if each.runner.online and not _is_streaming(each) else "epoch_E_batch_B"
+    if each.runner.online and each.runner.checkpoint and _is_streaming(each):
+        every = _times(each.runner.online.checkpoint_per_pass, "pass")
+        lines.append(f"{each.runner.checkpoint.path}/PASS (from 0), every {every} and the last one, with its offsets")
+    elif each.runner.online and each.runner.checkpoint:
         every = _times(each.runner.online.checkpoint_per_pass, "pass")
         lines.append(f"{each.runner.checkpoint.path}/DAY/PASS, every {every} and the last one")
     elif each.runner.checkpoint:
@@ -232,7 +281,7 @@ def _saves(each: Run) -> list[str]:
         where = (each.runner.step_checkpoint or each.runner.checkpoint or Saving(path="", every=1)).path
         minutes = "minute" if each.runner.save_minutes == 1 else f"{each.runner.save_minutes} minutes"
         lines.append(f"{where}/{within}, every {minutes}")
-    if each.runner.online and each.runner.inference:
+    if each.runner.online and each.runner.inference and not _is_streaming(each):
         every = _times(each.runner.online.save_delta_frequency, "pass")
         lines.append(
             f"inference models {each.runner.inference.path}: a delta every {every}, a base at the end of a day"
@@ -247,6 +296,10 @@ def _saves(each: Run) -> list[str]:
     if each.runner.result_dump_path:
         lines.append(f"{each.runner.result_dump_path}, the metrics of each batch")
     return lines
+
+
+def _is_streaming(each: Run) -> bool:
+    return any(stage.dataset.stream is not None for stage in each.stages)
 
 
 def _times(count: int, unit: str) -> str:

@@ -18,10 +18,12 @@ from __future__ import annotations
 from enum import Enum
 
 from umiak.contracts.seat import WorkerSeat
-from umiak.core.cluster import Role
+from umiak.core.cluster import Role, StrategyName
 from umiak.core.problem import Problem, UmiakError
-from umiak.core.strategy_name import StrategyName
 from umiak.core.value import replace, value
+from umiak.train.config.evaluating.settings import EvaluationSettings
+from umiak.train.config.objectives.retrieval import Retrieval
+from umiak.train.config.objectives.settings import Objective
 from umiak.train.config.values import (
     Dataset,
     Device,
@@ -33,6 +35,7 @@ from umiak.train.config.values import (
     RunnerClass,
     TableParameters,
     TrainConfig,
+    Wire,
 )
 from umiak.train.plan.process_role import ProcessRole
 
@@ -62,6 +65,7 @@ class WorkerGroup:
     strategy: StrategyName | None = None
     """None: no parameter servers."""
     geo_steps: int | None = None
+    wire: Wire = Wire.FLOAT32
     trainers: int | None = 1
     """In all; None: as many as the cluster gives."""
     servers: int | None = 0
@@ -152,6 +156,9 @@ class Plan:
     table_parameters: dict[str, TableParameters]
     debug: bool
     embedding_tables: EmbeddingTables = EmbeddingTables.SHARED
+    evaluation: EvaluationSettings = EvaluationSettings()
+    objective: Objective = Objective()
+    retrieval: Retrieval = Retrieval()
     written: Free = {}
     """The config as it is written, for reader classes and models that look into it."""
 
@@ -170,8 +177,7 @@ def plan(config: TrainConfig, where: ProcessRole, file: str = "") -> Plan:
     """Who does what. UmiakError with everything that can't be done here."""
     problems = [*where.problems]
     runs = tuple([_run_of(config, config.runner(name), where, problems) for name in config.mode])
-    if problems:
-        raise UmiakError(*dict.fromkeys(problems))
+    UmiakError.raise_any(dict.fromkeys(problems))
     return Plan(
         config=file,
         workspace=config.workspace,
@@ -181,6 +187,9 @@ def plan(config: TrainConfig, where: ProcessRole, file: str = "") -> Plan:
         table_parameters=config.table_parameters,
         debug=config.debug,
         embedding_tables=config.embedding_tables,
+        evaluation=config.evaluation,
+        objective=config.objective,
+        retrieval=config.retrieval,
     )
 
 
@@ -325,6 +334,7 @@ class _Grouping:
             fleet_mode=runner.fleet_mode,
             strategy=runner.strategy if self.has_servers else None,
             geo_steps=self._geo_steps(),
+            wire=runner.wire if self.has_servers else Wire.FLOAT32,
             trainers=seat.trainers,
             servers=servers if self.has_servers else 0,
             rank=seat.rank,
@@ -340,16 +350,12 @@ class _Grouping:
             return self._group(RunRole.LAUNCHER, nodes=placement.nodes, why=why)
         made = self._group(RunRole.LAUNCHER, nodes=None, why=why)
         is_server = placement.role is Role.SERVER
-        return WorkerGroup(
-            role=made.role,
-            fleet_mode=made.fleet_mode,
-            strategy=made.strategy,
-            geo_steps=made.geo_steps,
+        return replace(
+            made,
             trainers=len(placement.trainer_endpoints) or None,
             servers=len(placement.server_endpoints) or None,
             trainers_here=0 if is_server else 1,
             servers_here=1 if is_server else 0,
-            why=made.why,
         )
 
     def _group(self, role: RunRole, *, nodes: int | None, why: str) -> WorkerGroup:
@@ -366,6 +372,7 @@ class _Grouping:
             fleet_mode=runner.fleet_mode,
             strategy=runner.strategy if self.has_servers else None,
             geo_steps=self._geo_steps(),
+            wire=runner.wire if self.has_servers else Wire.FLOAT32,
             trainers=None if nodes is None or here is None else nodes * here,
             servers=0 if not self.has_servers else None if nodes is None else nodes * servers_here,
             trainers_here=here if role is RunRole.LAUNCHER else None,

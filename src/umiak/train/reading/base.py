@@ -24,7 +24,12 @@ import os
 import sys
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from umiak.train.config.paddlerec.dotted import dotted, listed
+
+if TYPE_CHECKING:
+    from umiak.core.json_types import JsonMapping, JsonObject
 
 Sample = Iterable[tuple[str, Iterable[Any]]]
 
@@ -44,7 +49,8 @@ class ReaderBase:
         raise NotImplementedError(f"{type(self).__name__} has no generate_sample")
 
 
-_settings: dict[str, Any] = {}
+_settings: JsonObject = {}
+_runtime: dict[str, str] = {}
 
 
 def get_global_env(name: str, default: Any = None, namespace: str | None = None) -> Any:
@@ -54,15 +60,82 @@ def get_global_env(name: str, default: Any = None, namespace: str | None = None)
         if not isinstance(found, Mapping) or word not in found:
             return default
         found = found[word]
-    return found
+    return listed(found)
+
+
+def settings() -> JsonObject:
+    """What `get_global_env` looks into."""
+    return dict(_settings)
+
+
+def get_global_envs() -> JsonObject:
+    """All of it in one dictionary with dotted keys."""
+    own = ("config_abs_dir", "yaml_path")
+    return {name: each for name, each in dotted(_settings, "").items() if name not in own}
 
 
 def get_runtime_environ(name: str) -> str | None:
-    """A variable of the environment."""
-    return os.environ.get(name)
+    """What the trainer says about the run, such as ``fleet_mode``, or a variable of the environment."""
+    return _runtime.get(name, os.environ.get(name))
 
 
-def provide_old_modules(settings: Mapping[str, Any]) -> None:
+def get_fleet_mode() -> str:
+    """``PS`` or ``COLLECTIVE``."""
+    return _runtime.get("fleet_mode", "PS")
+
+
+def get_trainer() -> str:
+    """The kind of trainer: models of PaddleRec 1.8.5 ask whether it is one for clusters."""
+    return _runtime.get("train.trainer.trainer", "GeneralTrainer")
+
+
+def get_platform() -> str:
+    """The system."""
+    return "LINUX"
+
+
+def load_yaml(config: str) -> Any:
+    """A config as plain data."""
+    import yaml  # not before it is needed
+
+    with open(config, encoding="utf-8") as file:
+        return yaml.safe_load(file)
+
+
+def os_path_adapter(path: str) -> str:
+    """A path as this system writes it."""
+    return path.replace("\\", "/")
+
+
+def workspace_adapter(path: str) -> str:
+    """A path with the workspace in place of ``{workspace}``."""
+    return path.replace("{workspace}", str(get_global_env("workspace", "")))
+
+
+def set_runtime(said: Mapping[str, str]) -> None:
+    """What `get_runtime_environ` knows besides the environment."""
+    _runtime.clear()
+    _runtime.update(said)
+
+
+ENVS: dict[str, Callable[..., Any]] = {
+    each.__name__: each
+    for each in (
+        get_fleet_mode,
+        get_global_env,
+        get_global_envs,
+        get_platform,
+        get_runtime_environ,
+        get_trainer,
+        load_yaml,
+        os_path_adapter,
+        workspace_adapter,
+    )
+}
+"""What ``paddlerec.core.utils.envs`` has."""
+
+
+def provide_old_modules(settings: JsonMapping) -> None:
     """Let ``paddlerec.core.reader`` and ``paddlerec.core.utils.envs`` be imported here, unless they are installed.
 
     Those of ``shims/paddlerec`` are these, too.
@@ -71,16 +144,23 @@ def provide_old_modules(settings: Mapping[str, Any]) -> None:
     _settings.update(settings)
     if "paddlerec" in sys.modules or importlib.util.find_spec("paddlerec") is not None:
         return
-    envs = _module("paddlerec.core.utils.envs", get_global_env=get_global_env, get_runtime_environ=get_runtime_environ)
-    utils = _module("paddlerec.core.utils", envs=envs)
-    reader = _module("paddlerec.core.reader", ReaderBase=ReaderBase)
-    core = _module("paddlerec.core", utils=utils, reader=reader)
-    _module("paddlerec", core=core)
+    envs = provide("paddlerec.core.utils.envs", **ENVS)
+    utils = provide("paddlerec.core.utils", envs=envs)
+    reader = provide("paddlerec.core.reader", ReaderBase=ReaderBase)
+    core = provide("paddlerec.core", utils=utils, reader=reader)
+    provide("paddlerec", core=core)
 
 
-def _module(name: str, **contents: Any) -> types.ModuleType:
-    module = types.ModuleType(name, "Provided by umiak for reader classes that were written for PaddleRec.")
+def is_provided() -> bool:
+    """Whether ``paddlerec`` is made here, and nothing that is installed."""
+    return getattr(sys.modules.get("paddlerec"), "__file__", "") is None
+
+
+def provide(name: str, **contents: Any) -> types.ModuleType:
+    """A module that is made here."""
+    module = types.ModuleType(name, "Provided by umiak for code that was written for PaddleRec.")
     module.__path__ = []
+    module.__file__ = None
     module.__dict__.update(contents)
     sys.modules[name] = module
     return module

@@ -23,12 +23,15 @@ The sum of shares times means is the mean over all samples of the step, as if on
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from umiak.core.value import value
+
+if TYPE_CHECKING:
+    from umiak.data.array_types import AnyArray
 
 Ids = tuple[NDArray[Any], NDArray[np.int64]]
 """Ids and offsets; the last offset is the number of ids."""
@@ -43,7 +46,7 @@ class Batch(Protocol):
     def dense(self) -> Mapping[str, NDArray[np.float32]]: ...
     @property
     def sparse(self) -> Mapping[str, Ids]: ...
-    def matrix(self, slots: Sequence[str]) -> NDArray[Any]:
+    def matrix(self, slots: Sequence[str]) -> AnyArray:
         """A row for each sample, a column for each slot. ValueError: not one id in each; KeyError: no such slot."""
 
 
@@ -54,10 +57,12 @@ class Arrays:
     size: int
     dense: Mapping[str, NDArray[np.float32]]
     sparse: Mapping[str, Ids]
+    kept: Mapping[str, AnyArray] = {}
+    """Columns of a table as they are, for who predicts: numbers, masked where nothing is there; or texts, None where nothing is there."""
 
-    def matrix(self, slots: Sequence[str]) -> NDArray[Any]:
+    def matrix(self, slots: Sequence[str]) -> AnyArray:
         """A row for each sample, a column for each slot."""
-        made = np.empty((self.size, len(slots)), np.int64)
+        made = np.empty((self.size, len(slots)), np.result_type(np.int64, *(self.sparse[slot][0] for slot in slots)))
         one_each = np.arange(self.size + 1)
         for column, slot in enumerate(slots):
             ids, offsets = self.sparse[slot]
@@ -83,9 +88,36 @@ class StackedBatch:
     def sparse(self) -> Mapping[str, Ids]:
         return {}
 
-    def matrix(self, slots: Sequence[str]) -> NDArray[Any]:
+    def matrix(self, slots: Sequence[str]) -> AnyArray:
         """It has no slots: KeyError."""
         raise KeyError(next(iter(slots), ""))
+
+
+def column(batch: Batch, name: str) -> AnyArray:
+    """One number for each sample: of a slot with one id each, of a dense slot that is one wide, or of a field without a name by its number.
+
+    KeyError: there is no such slot. ValueError: it has not one number for each sample.
+    """
+    if isinstance(batch, StackedBatch):
+        if not name.isdecimal() or int(name) >= len(batch.arrays):
+            raise KeyError(name)
+        field = batch.arrays[int(name)]
+        if not isinstance(field, np.ndarray) or field.size != batch.size:
+            raise ValueError(f"field {name} has not exactly one number in every sample")
+        return field.reshape(-1)
+    if name in batch.dense:
+        numbers = batch.dense[name]
+        if numbers.shape[1] != 1:
+            raise ValueError(f"slot {name} has {numbers.shape[1]} numbers in every sample")
+        return numbers[:, 0]
+    ids: AnyArray = batch.matrix([name])[:, 0]
+    return ids
+
+
+def mask_of(column: AnyArray) -> NDArray[np.bool_]:
+    """Where nothing is there."""
+    mask = column.mask if isinstance(column, np.ma.MaskedArray) else False
+    return np.broadcast_to(np.asarray(mask, np.bool_), column.shape)
 
 
 def empty(sparse: Sequence[str] = (), dense: Mapping[str, int] | None = None) -> Arrays:
@@ -95,6 +127,15 @@ def empty(sparse: Sequence[str] = (), dense: Mapping[str, int] | None = None) ->
         dense={name: np.empty((0, width), np.float32) for name, width in (dense or {}).items()},
         sparse={name: (np.empty(0, np.int64), np.zeros(1, np.int64)) for name in sparse},
     )
+
+
+def padded(ids: AnyArray, offsets: NDArray[np.int64], padding: int) -> NDArray[np.int64]:
+    """A row for each sample, as wide as the longest, filled up behind its last id."""
+    lengths = np.diff(offsets)
+    present = np.arange(max(1, int(lengths.max(initial=1)))) < lengths[:, None]
+    matrix = np.full(present.shape, padding, np.int64)
+    matrix[present] = ids
+    return matrix
 
 
 @value

@@ -76,9 +76,10 @@ def problems(
     found = []
     free = list(what.always)
     declared = [*(slot.name for slot in dataset.dense_slots), *dataset.sparse_slots]
-    for name in sorted(what.never, key=declared.index):
+    never = () if dataset.missing_slots_allowed else what.never
+    for name in sorted(never, key=declared.index):
         why: str | None
-        meant = _meant(name, free, what.never)
+        meant = _meant(name, free, never)
         if meant is not None:
             free.remove(meant)
             why = f"every line has a slot {meant}, which is not declared"

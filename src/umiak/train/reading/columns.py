@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from umiak.core.value import value
+
+if TYPE_CHECKING:
+    from umiak.data.array_types import AnyArray
 
 
 @value
@@ -62,9 +65,9 @@ def row_of(sample: object, columns: Sequence[Column]) -> Row:
     return row
 
 
-def arrays_of(rows: Sequence[Row], columns: Sequence[Column]) -> list[tuple[NDArray[Any], NDArray[np.int64] | None]]:
+def arrays_of(rows: Sequence[Row], columns: Sequence[Column]) -> list[tuple[AnyArray, NDArray[np.int64] | None]]:
     """For each column all its values, and for a sparse one how many each sample has. Misfit has the number of the sample."""
-    made: list[tuple[NDArray[Any], NDArray[np.int64] | None]] = []
+    made: list[tuple[AnyArray, NDArray[np.int64] | None]] = []
     for at, column in enumerate(columns):
         flat = [each for row in rows for each in row[at]]
         if column.width is None:

@@ -14,11 +14,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from typing import TypeVar
 
-from umiak.core.problem import Problem, UmiakError
+from umiak.core.problem import UmiakError
 from umiak.core.value import value
 from umiak.data import parts
 from umiak.data.parts import File, Part
+
+Item = TypeVar("Item")
 
 PIECE_BYTES = 16 << 20
 """The size of a part that is handed out: some 40,000 samples of a click log, a second of training."""
@@ -81,16 +84,20 @@ def held(told: Sequence[Holder], rank: int) -> Holding:
 
 def in_order(files: Sequence[File], *, shuffled: bool = False, seed: int = 0, epoch: int = 0) -> tuple[File, ...]:
     """Files as they are read in an epoch: by name, or in an order that seed and epoch decide."""
-    ordered = list(files)
-    if shuffled:
-        random.Random(f"{seed}/{epoch}").shuffle(ordered)  # noqa: S311 - no secret
+    return permuted(files, f"{seed}/{epoch}") if shuffled else tuple(files)
+
+
+def permuted(items: Sequence[Item], text: str) -> tuple[Item, ...]:
+    """The same in an order that a text decides."""
+    ordered = list(items)
+    random.Random(text).shuffle(ordered)  # noqa: S311 - no secret
     return tuple(ordered)
 
 
 def share(files: Sequence[File], *, rank: int, world: int) -> tuple[Part, ...]:
     """What trainer ``rank`` of ``world`` reads. It may be nothing."""
     if not 0 <= rank < world:
-        raise UmiakError(Problem(code="UM-DATA-004", what=f"there is no trainer {rank} of {world}"))
+        raise UmiakError.of("UM-DATA-004", f"there is no trainer {rank} of {world}")
     return parts.split_files(files, world)[rank]
 
 

@@ -17,9 +17,12 @@ import struct
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from umiak.core.json_types import JsonObject
 
 _HEAD = struct.Struct("<IIQ")
 _LINE = 64
@@ -78,7 +81,7 @@ class SharedPipe:
             self._pipe.close()
 
 
-def send(pipe: io.FileIO, head: dict[str, Any], blocks: Sequence[bytes | memoryview] = ()) -> None:
+def send(pipe: io.FileIO, head: JsonObject, blocks: Sequence[bytes | memoryview] = ()) -> None:
     """Write one message. OSError if nobody reads."""
     text = json.dumps(head, default=str).encode()  # a config may have dates in it
     lengths = [len(block) for block in blocks]
@@ -91,7 +94,7 @@ def send(pipe: io.FileIO, head: dict[str, Any], blocks: Sequence[bytes | memoryv
     _write_all(pipe, [_HEAD.pack(len(text), len(lengths), total), *pieces])
 
 
-def receive(pipe: io.FileIO) -> tuple[dict[str, Any], list[memoryview]]:
+def receive(pipe: io.FileIO) -> tuple[JsonObject, list[memoryview]]:
     """Wait for a message. EOFError if the other side has ended, also amid a message; ValueError for what is none."""
     text_length, count, total = _HEAD.unpack(_exactly(pipe, _HEAD.size))
     if not 8 * count + text_length <= total <= _MOST_BYTES:
@@ -99,7 +102,7 @@ def receive(pipe: io.FileIO) -> tuple[dict[str, Any], list[memoryview]]:
     whole = _exactly(pipe, total)
     behind = 8 * count
     lengths = struct.unpack_from(f"<{count}Q", whole)
-    head: dict[str, Any] = json.loads(bytes(whole[behind : behind + text_length]))
+    head: JsonObject = json.loads(bytes(whole[behind : behind + text_length]))
     behind = _next_line(behind + text_length)
     blocks = []
     for length in lengths:

@@ -20,10 +20,11 @@ from pathlib import Path
 
 from umiak.adapters.stores import storage
 from umiak.core.nearest import nearest
-from umiak.core.problem import Exit, Problem, UmiakError
+from umiak.core.problem import Problem, UmiakError
 from umiak.core.shown import without_password
 from umiak.core.value import replace, value
 from umiak.data import parts
+from umiak.data.streams import places
 from umiak.train.config.values import Dataset
 
 SAMPLES = "umiak_data"
@@ -55,6 +56,8 @@ def find(
     ``where`` is the config's line that has it.
     """
     path = dataset.data_path
+    if dataset.stream is not None:
+        return _spans(path, below or ())
     if dataset.reads_files and not storage.is_url(path):
         return _entries(path, dataset.name, where)
     if below is None:
@@ -109,14 +112,12 @@ def names_of(path: str, dataset: str, where: str | None = None) -> list[str]:
     names = names_in(path)
     if names:
         return names
-    raise UmiakError(
-        Problem(
-            code="UM-DATA-006",
-            what=f"dataset {dataset} has no files: {without_password(path)}",
-            why=_why(path),
-            hint=_hint(path),
-            where=where,
-        )
+    raise UmiakError.of(
+        "UM-DATA-006",
+        f"dataset {dataset} has no files: {without_password(path)}",
+        why=_why(path),
+        hint=_hint(path),
+        where=where,
     )
 
 
@@ -129,8 +130,7 @@ def check_plain(names: Sequence[str]) -> None:
             what = f"{name}: not a file, but {kind}"
             hint = "a training reads its data several times, and cuts it: let it be written to a file first"
             problems.append(Problem(code="UM-DATA-060", what=what, hint=hint))
-    if problems:
-        raise UmiakError(*problems)
+    UmiakError.raise_any(problems)
 
 
 def digest(names: Sequence[tuple[str, int]]) -> str:
@@ -156,14 +156,11 @@ def agree(digests: Sequence[str], dataset: str) -> None:
     others = [rank for rank, each in enumerate(digests) if each != digests[0]]
     if others:
         shown = ", ".join(map(str, others[:8])) + (", ..." if len(others) > 8 else "")
-        raise UmiakError(
-            Problem(
-                code="UM-DATA-013",
-                what=f"dataset {dataset}: trainers do not see the same files: {shown} and 0 differ in names or sizes",
-                hint="let data_path be the same shared directory on every node, and complete before training begins; where each node "
-                "has its own part, write `node_data: own` in the runner",
-            ),
-            exit_status=Exit.REFUSED,
+        raise UmiakError.refused(
+            "UM-DATA-013",
+            f"dataset {dataset}: trainers do not see the same files: {shown} and 0 differ in names or sizes",
+            hint="let data_path be the same shared directory on every node, and complete before training begins; where each node "
+            "has its own part, write `node_data: own` in the runner",
         )
 
 
@@ -181,6 +178,15 @@ def _entries(path: str, dataset: str, where: str | None) -> Files:
             sizes = [os.path.getsize(each) for each in inner if os.path.isfile(each)]
             found.append(parts.File(path=entry, size=sum(sizes)))
     return Files(files=tuple(found), digest=digest([(os.path.basename(file.path), file.size) for file in found]))
+
+
+def _spans(path: str, texts: Sequence[str]) -> Files:
+    """Parts of a stream: files whose sizes are counted in messages."""
+    found = [(each, places.span_of(each).count) for each in texts]
+    return Files(
+        files=tuple([parts.File(path=below_path(path, each), size=count) for each, count in found]),
+        digest=digest([(path.rstrip("/").rpartition("/")[2], 0), *found]),
+    )
 
 
 def _weigh(name: str) -> parts.File:
@@ -239,8 +245,7 @@ def _walk(root: str) -> list[str]:
 
 
 def _raise(error: OSError) -> None:
-    problem = Problem(code="UM-DATA-002", what=f"{error.filename}: it can't be read: {error.strerror}")
-    raise UmiakError(problem, exit_status=Exit.REFUSED) from error
+    raise UmiakError.refused("UM-DATA-002", f"{error.filename}: it can't be read: {error.strerror}") from error
 
 
 def _relative(name: str, path: str) -> str:

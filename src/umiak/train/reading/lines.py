@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
-from umiak.core.problem import Exit, Problem, UmiakError
+from umiak.core.problem import UmiakError
 from umiak.core.value import value
 from umiak.data import parts
 from umiak.data.parts import Part
@@ -74,7 +74,7 @@ def _texts(part: Part, offset: int | None, chunk_bytes: int) -> Iterator[tuple[i
                 at += len(text)
     except (OSError, EOFError, ValueError, lzma.LZMAError) as error:
         what = f"{part.path}: it can't be read: {getattr(error, 'strerror', None) or error}"
-        raise UmiakError(Problem(code="UM-DATA-002", what=what), exit_status=Exit.REFUSED) from error
+        raise UmiakError.refused("UM-DATA-002", what) from error
 
 
 def _begin(file: IO[bytes], part: Part, offset: int | None, *, packed: bool) -> int:
@@ -115,11 +115,10 @@ def _opened(path: str) -> tuple[IO[bytes], bool]:
         import zstandard
     except ImportError as missing:
         file.close()
-        problem = Problem(
-            code="UM-DATA-002",
-            what=f"{path}: zstd can't be unpacked for a reader class without the package zstandard",
+        raise UmiakError.of(
+            "UM-DATA-002",
+            f"{path}: zstd can't be unpacked for a reader class without the package zstandard",
             hint="python -m pip install zstandard",
-        )
-        raise UmiakError(problem) from missing
+        ) from missing
     stream = zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True, closefd=True)
     return io.BufferedReader(stream), True

@@ -14,7 +14,7 @@ import threading
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,10 +26,13 @@ from umiak.core.decode import decode, encode
 from umiak.core.problem import Exit, Problem, UmiakError
 from umiak.core.value import value
 from umiak.data.parts import Part
-from umiak.train.reading import exchange, lines
+from umiak.train.reading import exchange, hash_calls, lines
 from umiak.train.reading.columns import Column
 from umiak.train.reading.lines import Chunk
-from umiak.train.reading.user_code import hash_calls
+
+if TYPE_CHECKING:
+    from umiak.core.json_types import JsonObject
+    from umiak.data.array_types import AnyArray
 
 AHEAD = 3
 """For each process, so many results may wait for being used."""
@@ -43,7 +46,7 @@ class ReaderClass:
     name: str
     config: str | None = None
     """The path of the config: the constructor of old reader classes gets it."""
-    settings: dict[str, Any] = {}
+    settings: JsonObject = {}
     """What ``envs.get_global_env`` knows: plain data."""
 
 
@@ -54,7 +57,7 @@ class Result:
     part: int
     places: NDArray[np.int64]
     """For each sample where its line begins, and the how manieth of the line it is, from 1."""
-    arrays: tuple[tuple[NDArray[Any], NDArray[np.int64] | None], ...]
+    arrays: tuple[tuple[AnyArray, NDArray[np.int64] | None], ...]
     """For each column its values, and how many each sample has, if that is not always the same."""
 
 
@@ -68,36 +71,70 @@ class UserCodeError(UmiakError):
         self.trace = trace
 
 
-class Pool:
+class ReaderProcesses:
     """Some processes with one reader class. They can be used again for another epoch or part when the last one was read to its end."""
 
-    def __init__(self, kind: ReaderClass, processes: int = 0) -> None:
+    program = "umiak.train.reading.worker"
+    is_alone = False
+
+    def __init__(self, kind: ReaderClass, count: int) -> None:
         self.kind = kind
-        self.known: dict[str, tuple[Column, ...]] = {}
-        """What the first sample of some data said, by the digest of its files."""
         self.warnings: list[Problem] = []
         """What is odd about the class, as far as it is known by now."""
         self._workers: list[WorkerProcess] = []
         try:
-            for number in range(processes or len(os.sched_getaffinity(0))):
-                self._workers.append(WorkerProcess(number, self.warnings))
-            opening = {"do": "open", "file": kind.file, "class": kind.name, "config": kind.config}
+            for number in range(count):
+                self._workers.append(WorkerProcess(number, self.warnings, self.program, is_alone=self.is_alone))
             for worker in self._workers:
                 with suppress(OSError):  # it has died already; that is told when its answer is waited for
-                    worker.tell({**opening, "settings": kind.settings})
-            for worker in self._workers:
-                self._open(worker)
+                    worker.tell({"do": "open", "file": kind.file, "class": kind.name, **self._opening()})
         except BaseException:
             self.close()
             raise
 
     @property
     def pids(self) -> tuple[int, ...]:
-        return tuple(worker.process.pid for worker in self._workers)
+        return tuple([worker.process.pid for worker in self._workers])
 
     @property
     def is_open(self) -> bool:
         return bool(self._workers)
+
+    def close(self) -> None:
+        """End the processes, whatever they are doing."""
+        for worker in self._workers:
+            worker.end()
+        self._workers = []
+
+    def _opening(self) -> JsonObject:
+        """What a process is told beside the class."""
+        return {"config": self.kind.config, "settings": self.kind.settings}
+
+    def _wait_until_open(self, meanwhile: str) -> None:
+        """UmiakError if the class can't be used. ``meanwhile``: what is done until then, for one that dies."""
+        for worker in self._workers:
+            try:
+                head, _ = worker.hear()
+            except (EOFError, OSError) as error:
+                raise died(worker, self.kind, f"while its class was being {meanwhile}") from error
+            if "failed" in head:
+                told = head["failed"]
+                problem = Problem(code="UM-DATA-010", what=told["what"], why=told["trace"] or None, hint=told["hint"])
+                raise UserCodeError(problem, trace=told["trace"])
+
+
+class Pool(ReaderProcesses):
+    """Those that are handed lines."""
+
+    def __init__(self, kind: ReaderClass, processes: int = 0) -> None:
+        self.known: dict[str, tuple[Column, ...]] = {}
+        """What the first sample of some data said, by the digest of its files."""
+        super().__init__(kind, processes or len(os.sched_getaffinity(0)))
+        try:
+            self._wait_until_open("made")
+        except BaseException:
+            self.close()
+            raise
 
     def columns(self, given: tuple[Part, ...]) -> tuple[Column, ...]:
         """What the first sample of these parts says about all; nothing if they have none."""
@@ -125,22 +162,6 @@ class Pool:
         finally:
             queue.stop()
 
-    def close(self) -> None:
-        """End the processes, whatever they are doing."""
-        for worker in self._workers:
-            worker.end()
-        self._workers = []
-
-    def _open(self, worker: WorkerProcess) -> None:
-        try:
-            head, _ = worker.hear()
-        except (EOFError, OSError) as error:
-            raise died(worker, self.kind, "while its class was being made") from error
-        if "failed" in head:
-            told = head["failed"]
-            problem = Problem(code="UM-DATA-010", what=told["what"], why=told["trace"] or None, hint=told["hint"])
-            raise UserCodeError(problem, trace=told["trace"])
-
     def _serve(
         self, worker: WorkerProcess, queue: _Queue, given: tuple[Part, ...], columns: tuple[Column, ...]
     ) -> None:
@@ -161,8 +182,8 @@ class Pool:
                 return
 
     def _ask(
-        self, worker: WorkerProcess, question: dict[str, Any], chunk: Chunk | None, given: tuple[Part, ...]
-    ) -> tuple[dict[str, Any], list[memoryview]]:
+        self, worker: WorkerProcess, question: JsonObject, chunk: Chunk | None, given: tuple[Part, ...]
+    ) -> tuple[JsonObject, list[memoryview]]:
         try:
             worker.tell(question, [chunk.text] if chunk else [])
             head, blocks = worker.hear()
@@ -176,16 +197,8 @@ class Pool:
             raise self._failed(head["failed"], given[chunk.part].path)
         return head, blocks
 
-    def _failed(self, told: dict[str, Any], path: str) -> UserCodeError:
-        line = lines.line_number(path, told["offset"])
-        problem = Problem(
-            code="UM-DATA-011",
-            what=f"{told['what']} (class {self.kind.name} of {self.kind.file})",
-            why=told["trace"] or None,
-            hint=told["hint"],
-            where=f"{path}:{line}",
-        )
-        return UserCodeError(problem, file=path, line=line, trace=told["trace"])
+    def _failed(self, told: JsonObject, path: str) -> UserCodeError:
+        return raised(told, self.kind, path, lines.line_number(path, told["offset"]))
 
 
 class WorkerProcess:
@@ -230,11 +243,11 @@ class WorkerProcess:
         self._out = exchange.SharedPipe(ours_out, "wb")
         self._in = exchange.SharedPipe(ours_in, "rb")
 
-    def tell(self, head: dict[str, Any], blocks: Iterable[bytes] = ()) -> None:
+    def tell(self, head: JsonObject, blocks: Iterable[bytes] = ()) -> None:
         with self._out.in_use() as pipe:
             exchange.send(pipe, head, list(blocks))
 
-    def hear(self) -> tuple[dict[str, Any], list[memoryview]]:
+    def hear(self) -> tuple[JsonObject, list[memoryview]]:
         with self._in.in_use() as pipe:
             head, blocks = exchange.receive(pipe)
         if hash_calls.KEY in head and not self._warnings:
@@ -310,7 +323,7 @@ class _Queue:
 def _result(chunk: Chunk, samples: int, blocks: list[memoryview], columns: tuple[Column, ...]) -> Result:
     left = iter(blocks)
     places = np.frombuffer(next(left), np.int64).reshape(samples, 2)
-    arrays: list[tuple[NDArray[Any], NDArray[np.int64] | None]] = []
+    arrays: list[tuple[AnyArray, NDArray[np.int64] | None]] = []
     for column in columns:
         if column.width is None:
             arrays.append((np.frombuffer(next(left), np.int64), np.frombuffer(next(left), np.int64)))
@@ -332,7 +345,21 @@ def died(worker: WorkerProcess, kind: ReaderClass, when: str) -> UmiakError:
         if how.endswith("SIGKILL")
         else None
     )
-    problem = Problem(
-        code="UM-DATA-012", what=f"a reader process (class {kind.name} of {kind.file}) {how} {when}", hint=hint
+    return UmiakError.of(
+        "UM-DATA-012",
+        f"a reader process (class {kind.name} of {kind.file}) {how} {when}",
+        hint=hint,
+        exit_status=Exit.JOB_FAILED,
     )
-    return UmiakError(problem, exit_status=Exit.JOB_FAILED)
+
+
+def raised(told: JsonObject, kind: ReaderClass, file: str | None, line: int | None) -> UserCodeError:
+    """What is told of a class that has raised; with the place in the data, as far as it is known."""
+    problem = Problem(
+        code="UM-DATA-011",
+        what=f"{told['what']} (class {kind.name} of {kind.file})",
+        why=told["trace"] or None,
+        hint=told["hint"],
+        where=(f"{file}:{line}" if line else file) if file else kind.file,
+    )
+    return UserCodeError(problem, file=file, line=line, trace=told["trace"])

@@ -8,10 +8,13 @@ Going on from it gives the batches that would have come next. It is refused wher
 from __future__ import annotations
 
 import json
+from typing import TypeVar
 
 from umiak.core.decode import Malformed, decode, encode
-from umiak.core.problem import Problem, UmiakError
+from umiak.core.problem import UmiakError
 from umiak.core.value import fields, value
+
+Place = TypeVar("Place")
 
 
 @value
@@ -58,4 +61,12 @@ def from_json(text: str, of: Share) -> Position:
 
 def _refused(what: str) -> UmiakError:
     hint = "use the same files and trainers as before, or restart the epoch"
-    return UmiakError(Problem(code="UM-DATA-003", what=what, hint=hint))
+    return UmiakError.of("UM-DATA-003", what, hint=hint)
+
+
+def place_of(kind: type[Place], text: str) -> Place:
+    """Where a reader class stands, in the form that its reading has for it."""
+    try:
+        return decode(kind, json.loads(text))
+    except (Malformed, ValueError) as error:
+        raise UmiakError.of("UM-DATA-003", f"not a position of a reader class: {error}") from error

@@ -12,13 +12,16 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
-from umiak.core.problem import Exit, Problem, UmiakError
+from umiak.core.problem import UmiakError
 from umiak.core.value import replace, value
 from umiak.data.parts import Part
 from umiak.train.reading.datasets.division import DatasetPart
 from umiak.train.reading.shuffling.pieces import PartGroup
+
+if TYPE_CHECKING:
+    from umiak.core.json_types import JsonObject
 
 
 @value
@@ -37,14 +40,11 @@ class WorkQueue:
     def of_parts(self, fingerprint: str) -> WorkQueue:
         """The same for these parts. UmiakError if the numbers in it are those of others: samples would be left out, or read twice."""
         if self.parts and self.parts != fingerprint:
-            raise UmiakError(
-                Problem(
-                    code="UM-TRAIN-560",
-                    what="this checkpoint was saved within an epoch whose data was divided in another way than now",
-                    why="`shuffle`, `batch_size` or the way in which files are divided has changed since",
-                    hint="go on with the config of that run, or begin an epoch with the checkpoint: `init_model_path:`",
-                ),
-                exit_status=Exit.REFUSED,
+            raise UmiakError.refused(
+                "UM-TRAIN-560",
+                "this checkpoint was saved within an epoch whose data was divided in another way than now",
+                why="`shuffle`, `batch_size` or the way in which files are divided has changed since",
+                hint="go on with the config of that run, or begin an epoch with the checkpoint: `init_model_path:`",
             )
         return replace(self, parts=fingerprint)
 
@@ -54,7 +54,7 @@ class WorkQueue:
             return self.leftovers[number]
         return self.begun + number - len(self.leftovers), None
 
-    def after(self, places: Sequence[dict[str, Any]]) -> WorkQueue:
+    def after(self, places: Sequence[JsonObject]) -> WorkQueue:
         """What is left when trainers have drawn numbers and stand where they say."""
         drawn = max((each["drawn"] for each in places), default=0)
         held = [(int(each["part"]), each["position"]) for each in places if each["part"] is not None]

@@ -17,15 +17,18 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from umiak.core.decode import decode, encode
 from umiak.core.nearest import nearest
-from umiak.train.reading import base, columns, exchange
-from umiak.train.reading.user_code import hash_calls
+from umiak.train.reading import base, columns, exchange, hash_calls
+
+if TYPE_CHECKING:
+    from umiak.core.json_types import JsonMapping, JsonObject
 
 
 def main(argv: list[str]) -> int:
@@ -58,7 +61,7 @@ class UserCodeFailed(Exception):
         trace: str = "",
         offset: int | None = None,
         hint: str | None = None,
-        place: dict[str, Any] | None = None,
+        place: JsonObject | None = None,
     ) -> None:
         """``place``: the file that the code had open itself, and the line."""
         super().__init__(what)
@@ -88,7 +91,7 @@ def _answer(questions: io.FileIO, answers: io.FileIO) -> None:
             exchange.send(answers, {"failed": failed.told})
 
 
-def load(file: str, name: str, config: str | None, settings: Mapping[str, Any]) -> Any:
+def load(file: str, name: str, config: str | None, settings: JsonMapping) -> Any:
     """An object of the class `name` in a file, made and initialised."""
     base.provide_old_modules(settings)
     kind = user_class(file, name)
@@ -99,15 +102,21 @@ def load(file: str, name: str, config: str | None, settings: Mapping[str, Any]) 
                 hint="give it a method generate_sample(line) instead of __iter__; or declare slots, and umiak reads the lines",
             )
         raise UserCodeFailed(f"class {name} of {file} has no method generate_sample")
-    try:
+    with making(name, file):
         made = kind(config) if _wants_config(kind) else kind()
         if callable(getattr(made, "init", None)):
             made.init()
-    except BaseException as error:
-        raise UserCodeFailed(
-            f"class {name} of {file} can't be made: {said_by(error)}", trace=trace_of(error, file)
-        ) from error
     return made
+
+
+@contextmanager
+def making(name: str, file: str) -> Iterator[None]:
+    """An object of a class of the user's."""
+    try:
+        yield
+    except BaseException as error:
+        what = f"class {name} of {file} can't be made: {said_by(error)}"
+        raise UserCodeFailed(what, trace=trace_of(error, file)) from error
 
 
 def user_class(file: str, name: str, hint: str = "reader_class_name names it") -> Any:
@@ -158,7 +167,7 @@ def _first(reader: Any, text: bytes, offset: int) -> tuple[columns.Column, ...] 
 
 def _read(
     reader: Any, text: bytes, offset: int, skip: int, known: tuple[columns.Column, ...]
-) -> tuple[dict[str, Any], list[memoryview]]:
+) -> tuple[JsonObject, list[memoryview]]:
     rows, places = [], []
     for at, line in _lines(text, offset):
         for number, sample in enumerate(_samples(reader, line, at), start=1):

@@ -12,7 +12,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from umiak.core.problem import Problem
 from umiak.train.checkpoints.progress import EpochRow, finite
@@ -21,6 +21,9 @@ from umiak.train.reports import text as report_text
 from umiak.train.reports.rundir import RunDirectory
 from umiak.train.reports.scalars import Scalars
 from umiak.train.reports.text import ProgressReport
+
+if TYPE_CHECKING:
+    from umiak.core.json_types import JsonObject
 
 LIVE_EVERY_S = 0.2
 NOT_A_TERMINAL = 80 - len("[trainer 0] ")
@@ -67,7 +70,7 @@ class Reporter:
             run_dir.forget_outcome()
             self._scalars = Scalars(run_dir.path, self.note)
 
-    def talk(self, line: str) -> None:
+    def info(self, line: str) -> None:
         """One line that stays."""
         if not self._is_quiet:
             self._say(line)
@@ -113,10 +116,10 @@ class Reporter:
         """An epoch is done, or one of its phases."""
         if self._is_silent:
             return
-        self._write({"event": "pass" if row.day else "epoch", **_row(row)})
+        self._write({"event": "epoch" if row.lag is None and not row.day else "pass", **_row(row)})
         self._note(row.evaluated, self._samples + (0 if row.day else row.samples), "evaluate")
         self._samples += row.samples
-        self.talk(report_text.epoch(row, epochs, of_several=of_several))
+        self.info(report_text.epoch(row, epochs, of_several=of_several))
 
     def event(self, name: str, **what: Any) -> None:
         """Something for the record."""
@@ -129,7 +132,7 @@ class Reporter:
             return
         width = self._width()
         for line in report_text.table(rows, width):
-            self.talk(line)
+            self.info(line)
         curves = [
             chart.Curve(name=name, points=tuple(self._points[name]), marks=tuple(self._marks.get(name, ())))
             for name in self._points
@@ -138,8 +141,8 @@ class Reporter:
             self._run_dir.write_plot(chart.svg(curves, title))
             told = next((curve for curve in curves if curve.name == "auc"), curves[0])
             for line in chart.drawing(told, width=max(chart.NARROWEST, min(chart.WIDEST, width - chart.LABELS))):
-                self.talk(line)
-            self.talk(f"plot: {self._run_dir.plot}")
+                self.info(line)
+            self.info(f"plot: {self._run_dir.plot}")
 
     def outcome(self, *, is_stopped: bool, is_resumable: bool, saved: str | None) -> None:
         """How it ended, for the one who has started this process."""
@@ -184,7 +187,7 @@ class Reporter:
             self._put(self._err, f"{' ' * self._shown}\r")
             self._shown = 0
 
-    def _write(self, what: dict[str, Any]) -> None:
+    def _write(self, what: JsonObject) -> None:
         text = json.dumps({"time": round(time.time(), 3), **what})
         if self._file is not None:
             self._file.write(f"{text}\n")
@@ -214,7 +217,7 @@ class Reporter:
             self._is_blocked = True
 
 
-def _plain(report: ProgressReport) -> dict[str, Any]:
+def _plain(report: ProgressReport) -> JsonObject:
     return {
         "epoch": report.epoch,
         "stage": report.stage,
@@ -225,10 +228,11 @@ def _plain(report: ProgressReport) -> dict[str, Any]:
         "recent": finite(report.recent),
         "left_s": None if report.left_s is None else round(report.left_s, 1),
         "shares": {name: round(share, 4) for name, share in report.shares.items()},
+        **({"lag": report.lag} if report.lag is not None else {}),
     }
 
 
-def _row(row: EpochRow) -> dict[str, Any]:
+def _row(row: EpochRow) -> JsonObject:
     return {
         "epoch": row.epoch,
         "stage": row.stage,
@@ -241,4 +245,5 @@ def _row(row: EpochRow) -> dict[str, Any]:
         **({"model": row.model} if row.model else {}),
         **({"blank_lines": row.blank_lines} if row.blank_lines else {}),
         **({"bad_lines": row.bad_lines} if row.bad_lines else {}),
+        **({"pass": row.epoch + 1, "lag": row.lag} if row.lag is not None else {}),
     }

@@ -2,6 +2,7 @@
 
     run = RunDirectory("run", "alone")
     run.metrics, run.plot, run.logs       paths
+    run.write_config({...})               by the first trainer
     run.write_outcome({...})              by the first trainer
     run.outcome()                         by the process that started it; None if it was not told
 
@@ -13,12 +14,13 @@ from __future__ import annotations
 import json
 import os
 
-from umiak.core.problem import Exit, Problem, UmiakError
+from umiak.core.problem import UmiakError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Any, TextIO
+    from typing import TextIO
+
+    from umiak.core.json_types import JsonMapping, JsonObject
 
 
 class RunDirectory:
@@ -29,6 +31,7 @@ class RunDirectory:
         self.logs = os.path.join(self.path, "log")
         self.metrics = os.path.join(self.path, "metrics.jsonl")
         self.plot = os.path.join(self.path, "curve.svg")
+        self._config = os.path.join(self.path, "config.json")
         self._outcome = os.path.join(self.path, "outcome.json")
 
     def open_metrics(self, *, goes_on: bool) -> TextIO:
@@ -41,13 +44,10 @@ class RunDirectory:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             file.close()
-            raise UmiakError(
-                Problem(
-                    code="UM-TRAIN-065",
-                    what=f"another run writes to this run directory: {self.path}",
-                    hint="wait for it, or choose another: `--run_dir`; both would also save to the same save_checkpoint_path",
-                ),
-                exit_status=Exit.REFUSED,
+            raise UmiakError.refused(
+                "UM-TRAIN-065",
+                f"another run writes to this run directory: {self.path}",
+                hint="wait for it, or choose another: `--run_dir`; both would also save to the same save_checkpoint_path",
             ) from None
         except OSError:
             pass  # a file system without locks
@@ -60,17 +60,19 @@ class RunDirectory:
         with open(self.plot, "w", encoding="utf-8", opener=_without_link) as file:
             file.write(svg)
 
-    def write_outcome(self, outcome: Mapping[str, Any]) -> None:
-        """Who reads it sees all of it or nothing."""
-        with open(f"{self._outcome}.tmp", "w", encoding="utf-8", opener=_without_link) as file:
-            json.dump(outcome, file)
-        os.replace(f"{self._outcome}.tmp", self._outcome)
+    def write_config(self, config: JsonMapping) -> None:
+        """What this run is trained with."""
+        _write_whole(self._config, config)
 
-    def outcome(self) -> dict[str, Any] | None:
+    def write_outcome(self, outcome: JsonMapping) -> None:
+        """How it ended."""
+        _write_whole(self._outcome, outcome)
+
+    def outcome(self) -> JsonObject | None:
         """How the first trainer ended; None if it has not told."""
         try:
             with open(self._outcome, encoding="utf-8") as file:
-                told: dict[str, Any] = json.load(file)
+                told: JsonObject = json.load(file)
                 return told
         except (OSError, ValueError):
             return None
@@ -81,6 +83,13 @@ class RunDirectory:
             os.unlink(self._outcome)
         except FileNotFoundError:
             pass
+
+
+def _write_whole(path: str, data: JsonMapping) -> None:
+    """Who reads it sees all of it or nothing."""
+    with open(f"{path}.tmp", "w", encoding="utf-8", opener=_without_link) as file:
+        json.dump(data, file)
+    os.replace(f"{path}.tmp", path)
 
 
 def _without_link(path: str, flags: int) -> int:

@@ -15,6 +15,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+WRITERS = {"visualdl": ("visualdl", "LogWriter"), "tensorboard": ("tensorboard.summary", "Writer")}
+"""The module of each package, and its class."""
+
 
 class Scalars:
     """Everything that wants to see numbers."""
@@ -22,9 +25,9 @@ class Scalars:
     def __init__(self, run_dir: str, note: Callable[[str], None]) -> None:
         self._note = note
         self._writers: dict[str, Any] = {}
-        for package, make in (("visualdl", _visualdl), ("tensorboard", _tensorboard)):
+        for package, (module, writer) in WRITERS.items():
             if importlib.util.find_spec(package) is not None:
-                self._try(package, partial(make, os.path.join(run_dir, package)))
+                self._try(package, partial(_made, module, writer, os.path.join(run_dir, package)))
 
     def put(self, name: str, number: float, step: int) -> None:
         """One number at a step."""
@@ -47,9 +50,5 @@ class Scalars:
             self._writers[package] = made
 
 
-def _visualdl(directory: str) -> Any:
-    return importlib.import_module("visualdl").LogWriter(directory)
-
-
-def _tensorboard(directory: str) -> Any:
-    return importlib.import_module("tensorboard.summary").Writer(directory)
+def _made(module: str, writer: str, directory: str) -> object:
+    return getattr(importlib.import_module(module), writer)(directory)

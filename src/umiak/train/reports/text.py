@@ -39,6 +39,8 @@ class ProgressReport:
     """Of this trainer's time."""
     title: str = ""
     """What is trained on, in a few words, if not an epoch."""
+    lag: int | None = None
+    """Messages of a stream that are there and were not read."""
 
 
 def progress(report: ProgressReport) -> str:
@@ -51,6 +53,8 @@ def progress(report: ProgressReport) -> str:
     ]
     if report.left_s is not None:
         parts.append(f"{duration(report.left_s)} left")
+    if report.lag is not None:
+        parts.append(f"lag {report.lag:,}")
     shares = [f"{name} {share:.0%}" for name, share in report.shares.items() if share >= LEAST_SHARE]
     return "  ".join([*parts, ", ".join(shares)])
 
@@ -58,6 +62,7 @@ def progress(report: ProgressReport) -> str:
 def epoch(row: EpochRow, epochs: int, *, of_several: bool = False) -> str:
     """An epoch, one of its phases, or a pass, is done."""
     title = row.model or (day_pass(row.day, row.number) if row.day else f"epoch {row.epoch + 1}/{epochs}")
+    title = title if row.lag is None else stream_pass(row.epoch)
     parts = [
         f"{title}, {row.stage}, done" if of_several else f"{title} done",
         f"{row.samples:,} samples in {duration(row.seconds)}",
@@ -67,6 +72,8 @@ def epoch(row: EpochRow, epochs: int, *, of_several: bool = False) -> str:
     parts[1] += "".join(
         f", {count:,} {what} line{'' if count == 1 else 's'} skipped" for count, what in skipped if count
     )
+    if row.lag is not None:
+        parts.append(f"lag {row.lag:,}")
     if row.evaluated:
         parts.append(f"{'before it' if row.day else 'evaluated'}: {'  '.join(numbers(row.evaluated))}")
     return "  ".join(parts)
@@ -75,6 +82,11 @@ def epoch(row: EpochRow, epochs: int, *, of_several: bool = False) -> str:
 def day_pass(day: str, number: int) -> str:
     """A pass of online learning."""
     return f"{day} pass {number}"
+
+
+def stream_pass(number: int) -> str:
+    """A pass over messages of a stream, counted from 0."""
+    return f"pass {number + 1}"
 
 
 def waiting(wanted: Pass, awaited: Sequence[str]) -> str:
@@ -94,7 +106,8 @@ def table(rows: Sequence[EpochRow], columns: int | None = None) -> list[str]:
     evaluated = list(dict.fromkeys(name for row in rows for name in row.evaluated if "." not in name))
     several = len({row.stage for row in rows}) > 1
     online = any(row.day for row in rows)
-    title = "model" if any(row.model for row in rows) else "pass" if online else "epoch"
+    streaming = any(row.lag is not None for row in rows)
+    title = "model" if any(row.model for row in rows) else "pass" if online or streaming else "epoch"
     head = [title, *(["phase"] if several else []), "samples", "seconds", "samples/s", *trained]
     head += [f"{'before: ' if online else 'evaluated '}{name}" for name in evaluated]
     lines = [head]

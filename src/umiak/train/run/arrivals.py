@@ -14,7 +14,6 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterable
-from typing import Any
 
 import umiak
 from umiak.adapters.stores import storage
@@ -59,7 +58,7 @@ class Arrivals:
         paths: Iterable[str],
         peers: Peers,
         stopping: StopSignal,
-        talk: Callable[[str], None],
+        info: Callable[[str], None],
         *,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
@@ -68,13 +67,13 @@ class Arrivals:
         self._paths = tuple(dict.fromkeys(paths))
         self._together = peers
         self._stopping = stopping
-        self._talk = talk
+        self._info = info
         self._clock = clock
         self._sleep = sleep
 
     def wait(self, wanted: Pass) -> Arrived:
         """What of a pass is there, when it is. Every trainer calls it; `StopRequested` if one of them was asked to stop."""
-        looked = talked = -float("inf")
+        looked = informed = -float("inf")
         seen: Arrived | None = None
         while True:
             now = self._clock()
@@ -85,12 +84,12 @@ class Arrivals:
             )
             if any(each["stop"] for each in told):
                 raise StopRequested
-            first = _decoded(told[0]["seen"])
+            first = decode(Arrived, told[0]["seen"])
             if not first.awaited:
                 return first
-            if now - talked >= TALK_EVERY_S:
-                talked = now
-                self._talk(waiting(wanted, first.awaited))
+            if now - informed >= TALK_EVERY_S:
+                informed = now
+                self._info(waiting(wanted, first.awaited))
             umiak.progress()
             self._sleep(min(NAP_S, self._online.data_sleep_s))
 
@@ -142,10 +141,6 @@ def _awaited(directory: str, donefile: str) -> list[str]:
     fitting = glob.glob(directory) if glob.has_magic(directory) else [directory]
     names = [os.path.join(each, donefile) for each in fitting or [directory]]
     return [name for name in names if not os.path.exists(name)]
-
-
-def _decoded(plain: Any) -> Arrived:
-    return decode(Arrived, plain)
 
 
 def _bring(name: str) -> None:

@@ -17,7 +17,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Generator, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from umiak.adapters import own_modules
 from umiak.core.decode import decode
@@ -27,6 +27,10 @@ from umiak.train.config.values import Dataset, Device, Online, RunnerClass
 from umiak.train.engines import model_text
 from umiak.train.engines.engine import ModelFindings
 from umiak.train.plan.plan import Plan, Run, Stage, visible_settings
+
+if TYPE_CHECKING:
+    from umiak.core.json_types import JsonObject
+    from umiak.train.reading.finding import Files
 
 IMPORT_LIMIT_S = 120.0
 """A model whose file takes longer to import does something else."""
@@ -99,8 +103,10 @@ def _stages(run: Run) -> list[Stage]:
 def _datasets(plan: Plan) -> list[tuple[Dataset, Online | None]]:
     found: dict[str, tuple[Dataset, Online | None]] = {}
     for run in plan.runs:
+        # What is evaluated beside a stream has no days either.
+        is_streaming = any(stage.dataset.stream is not None for stage in run.stages)
         for stage in _stages(run):
-            found.setdefault(stage.dataset.name, (stage.dataset, run.runner.online))
+            found.setdefault(stage.dataset.name, (stage.dataset, None if is_streaming else run.runner.online))
     return list(found.values())
 
 
@@ -246,6 +252,11 @@ def _data(dataset: Dataset, online: Online | None, plan: Plan) -> Iterator[Probl
     from umiak.train import reading
     from umiak.train.reading import finding
 
+    if dataset.stream is not None:
+        from umiak.train.run.streams import checks
+
+        checks.check(dataset, plan.config)
+        return
     below = None
     if online is not None:
         below = _arrived(dataset, online)
@@ -260,17 +271,39 @@ def _data(dataset: Dataset, online: Online | None, plan: Plan) -> Iterator[Probl
         yield _nothing(dataset, "all of its files are empty", plan)
         return
     dataset = replace(dataset, reader_processes=1, batch_size=min(dataset.batch_size, FIRST_SAMPLES))
+    if dataset.features is not None:
+        yield from _tables(dataset, found, plan)
+        return
     reading.check(
         dataset, found, where=plan.config, extra_allowed=dataset.extra_slots_allowed, bad_lines=dataset.bad_lines
     )
-    told: dict[str, Any] = {"config": plan.config, "settings": _settings(dataset, plan)}
-    native: dict[str, Any] = {"bad_lines": dataset.bad_lines} if dataset.has_slots else {}
+    told: JsonObject = {"config": plan.config, "settings": _settings(dataset, plan)}
+    native: JsonObject = {"bad_lines": dataset.bad_lines} if dataset.has_slots else {}
     with reading.read(dataset, found, **told, **native) as samples:
         if next(samples, None) is None:
             yield _nothing(dataset, "none of its lines is a sample", plan)
 
 
-def _settings(dataset: Dataset, plan: Plan) -> dict[str, Any]:
+def _tables(dataset: Dataset, found: Files, plan: Plan) -> Iterator[Problem]:
+    """The columns of every file, and the first rows of one, as features if these were fitted."""
+    from umiak.train.reading.tables import locks, looking, sources
+    from umiak.train.reading.tables.places import TablePlaces
+
+    assert dataset.features is not None
+    lock = locks.known_or_given(dataset.features, plan.config)
+    places = TablePlaces(sources.text_reading(dataset))
+    for file in found.files:
+        if file.size:
+            try:
+                looking.check_columns(places.table(file.path), looking.columns_of(dataset.features))
+            except UmiakError as error:
+                yield from error.problems
+    rows = sources.source(dataset, lock) if lock is not None else None
+    if rows is not None:
+        rows.check(found)
+
+
+def _settings(dataset: Dataset, plan: Plan) -> JsonObject:
     pairs = ((run, stage) for run in plan.runs for stage in _stages(run))
     run, stage = next((run, stage) for run, stage in pairs if stage.dataset.name == dataset.name)
     return visible_settings(plan.written, stage, run.name)
@@ -315,13 +348,11 @@ def _arrived(dataset: Dataset, online: Online) -> tuple[str, ...] | None:
     if arrived.awaited or (arrived.is_empty and online.data_donefile):
         return None
     if arrived.is_empty:
-        raise UmiakError(
-            Problem(
-                code="UM-TRAIN-030",
-                what=f"the first pass has no data: {', '.join(arrived.missing[:4])}",
-                why="there is no data_donefile to wait for",
-                hint="correct data_path, start_day or end_day; or write `data_donefile:`, and a pass is waited for",
-            )
+        raise UmiakError.of(
+            "UM-TRAIN-030",
+            f"the first pass has no data: {', '.join(arrived.missing[:4])}",
+            why="there is no data_donefile to wait for",
+            hint="correct data_path, start_day or end_day; or write `data_donefile:`, and a pass is waited for",
         )
     return arrived.there[dataset.data_path]
 
@@ -384,7 +415,7 @@ def _can_not_write(path: str) -> str | None:
 def _text(path: str, code: str, what: str, where: str | None) -> bytes:
     if not os.path.isfile(path):
         said = "is a directory" if os.path.isdir(path) else "is not there"
-        raise UmiakError(Problem(code=code, what=f"{what} {said}: {path}", where=where))
+        raise UmiakError.of(code, f"{what} {said}: {path}", where=where)
     with open(path, "rb") as file:
         return file.read()
 

@@ -9,6 +9,9 @@ from umiak.core.value import replace, value
 from umiak.ps.sessions import Session
 from umiak.train.checkpoints.mirror import Mirrors
 from umiak.train.checkpoints.progress import EpochRow, Progress
+from umiak.train.config.evaluating.settings import EvaluationSettings
+from umiak.train.config.objectives.retrieval import Retrieval
+from umiak.train.config.objectives.settings import Objective
 from umiak.train.config.values import EmbeddingTables, Learning, TableParameters
 from umiak.train.reports.reporter import Reporter
 from umiak.train.run.peers import Peers
@@ -18,6 +21,7 @@ from umiak.train.run.stopwatch import Stopwatch
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from umiak.core.json_types import JsonObject
     from umiak.train.config.values import Free
     from umiak.train.engines.engine import Framework
 
@@ -34,8 +38,23 @@ class Settings:
     learning: Learning = Learning()
     resume: bool = False
     embedding_tables: EmbeddingTables = EmbeddingTables.SHARED
+    evaluation: EvaluationSettings = EvaluationSettings()
+    objective: Objective = Objective()
+    retrieval: Retrieval = Retrieval()
     prefix: str = ""
     """Before the names of all tables."""
+
+    @property
+    def for_engines(self) -> JsonObject:
+        """What every engine is told."""
+        return {
+            "learning": self.learning,
+            "tables": self.table_parameters,
+            "embedding_tables": self.embedding_tables,
+            "objective": self.objective,
+            "retrieval": self.retrieval,
+            "written": self.written,
+        }
 
 
 @value
@@ -71,6 +90,8 @@ class RunState:
         """Online learning: the last directory of the last pass that is done."""
         self.evaluated: dict[str, float | None] = {}
         """Online learning: what the pass was evaluated with before it was trained on."""
+        self.stream = ""
+        """Which messages of a stream are done, and which are in this pass: JSON."""
         self.warned: set[str] = set()
         """What was warned of already; it is not in a checkpoint."""
 
@@ -92,4 +113,5 @@ class RunState:
             without_progress=self.without_progress,
             until=self.until,
             evaluated=self.evaluated,
+            stream=self.stream,
         )

@@ -9,22 +9,28 @@ import contextlib
 import json
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING
 
 import umiak
-from umiak.core.problem import Problem, UmiakError
+from umiak.core.problem import UmiakError
 from umiak.ps.sessions import Session
 from umiak.train import reading
-from umiak.train.checkpoints import runs
+from umiak.train.checkpoints import feature_locks, runs
 from umiak.train.checkpoints.progress import EpochRow, finite
-from umiak.train.engines.engine import Engine, EngineOptions, Framework
-from umiak.train.plan.plan import Run
+from umiak.train.engines.engine import Engine, EngineOptions, EngineRequest, Framework
+from umiak.train.evaluating import retrieving
+from umiak.train.evaluating.measuring import Measured
+from umiak.train.plan.plan import Run, visible_settings
+from umiak.train.reading.tables import catalogue
 from umiak.train.reports.reporter import Reporter
 from umiak.train.reports.text import ProgressReport
 from umiak.train.run.context import Settings
 from umiak.train.run.peers import Peers
 from umiak.train.run.stage_data import StageData
 from umiak.train.run.stopwatch import Stopwatch
+
+if TYPE_CHECKING:
+    from umiak.core.json_types import JsonObject
 
 
 def infer(
@@ -42,41 +48,58 @@ def infer(
     with contextlib.ExitStack() as closing:
         peers = Peers(connect(), watch)
         stages = []
+        lock = feature_locks.of_models(run, settings.config, paths)
+        items = catalogue.read(settings.retrieval, lock) if settings.retrieval and lock is not None else None
         for stage in run.stages:
-            stages.append(StageData(stage, settings.config, settings.written, peers, run.name))
+            stages.append(StageData(stage, settings.config, settings.written, peers, run.name, lock=lock))
             closing.callback(stages[-1].close)
         for number, path in enumerate(paths):
-            reporter.talk(f"evaluates {path} ({number + 1} of {len(paths)})")
+            reporter.info(f"evaluates {path} ({number + 1} of {len(paths)})")
             for data in stages:
-                engine = _loaded(run, settings, framework, data, path, connect())
-                rows.append(_evaluated(run, engine, data, path, number, len(paths), watch, reporter))
+                engine = loaded(run, settings, framework, data, path, connect())
+                measured = Measured(
+                    settings.evaluation,
+                    engine,
+                    dataset=data.dataset.name,
+                    where=settings.config,
+                    retrieved=retrieving.of_evaluation(settings.retrieval, items, engine, data.dataset.features),
+                )
+                row, lines = _evaluated(run, engine, data, path, number, len(paths), watch, reporter, measured, peers)
+                rows.append(row)
                 reporter.epoch(rows[-1], len(paths), of_several=len(stages) > 1)
+                for line in lines:
+                    reporter.info(line)
     if run.runner.result_dump_path:
         with open(run.runner.result_dump_path, "w", encoding="utf-8") as file:
-            json.dump([_plain(path, row) for path, row in zip(_each(paths, len(run.stages)), rows, strict=True)], file)
+            json.dump(
+                [_plain(path, row) for path, row in zip([path for path in paths for _ in stages], rows, strict=True)],
+                file,
+            )
     reporter.end(rows)
     return rows
 
 
-def _loaded(run: Run, settings: Settings, framework: Framework, data: StageData, path: str, job: Session) -> Engine:
+def loaded(run: Run, settings: Settings, framework: Framework, data: StageData, path: str, job: Session) -> Engine:
     """The model of a stage, as a checkpoint has it."""
+    options = EngineOptions(
+        **settings.for_engines,
+        seed=runs.seed_of(path) or 0,
+        device=run.runner.device,
+        threads=data.stage.threads,
+        prefix=settings.prefix,
+        checkpoint=path,
+    )
     engine = framework.engine(
-        data.stage.model,
-        data.slots(),
-        job=job,
-        options=EngineOptions(
-            learning=settings.learning,
-            seed=runs.seed_of(path) or 0,
-            device=run.runner.device,
-            threads=data.stage.threads,
-            tables=settings.table_parameters,
-            embedding_tables=settings.embedding_tables,
-            prefix=settings.prefix,
-            written=settings.written,
-            checkpoint=path,
-        ),
-        hyper_parameters=settings.hyper_parameters,
-        where=settings.config,
+        EngineRequest(
+            model=data.stage.model,
+            slots=data.slots(),
+            job=job,
+            options=options,
+            hyper_parameters=settings.hyper_parameters,
+            where=settings.config,
+            dataset=data.dataset.name,
+            settings=visible_settings(settings.written, data.stage, run.name),
+        )
     )
     if engine.takes_weights(path):
         engine.take_weights(path)
@@ -96,7 +119,9 @@ def _evaluated(
     of: int,
     watch: Stopwatch,
     reporter: Reporter,
-) -> EpochRow:
+    measured: Measured,
+    peers: Peers,
+) -> tuple[EpochRow, list[str]]:
     metrics = engine.metric_set()
     began = time.monotonic()
     batches = samples = 0
@@ -106,7 +131,9 @@ def _evaluated(
                 batch = next(found, None)
             if batch is None:
                 break
-            engine.evaluate(batch, metrics)
+            answers = measured.answers()
+            engine.evaluate(batch, metrics, answers)
+            measured.update(batch, answers)
             umiak.progress()
             batches, samples = batches + 1, samples + batch.size
             if batches % run.runner.print_interval == 0:
@@ -129,10 +156,10 @@ def _evaluated(
                 metrics.start_window()
     if not samples:
         what = f"dataset {data.dataset.name} has no samples: {data.dataset.data_path}"
-        raise UmiakError(Problem(code="UM-TRAIN-019", what=what, hint="its files are empty"))
-    readings = metrics.readings()
+        raise UmiakError.of("UM-TRAIN-019", what, hint="its files are empty")
+    readings, lines = measured.added(metrics.readings(), peers)
     seconds = time.monotonic() - began
-    return EpochRow(
+    row = EpochRow(
         epoch=number,
         stage=data.stage.name,
         samples=samples,
@@ -140,11 +167,8 @@ def _evaluated(
         evaluated=finite(dict(readings.epoch)),
         model=path,
     )
+    return row, lines
 
 
-def _each(paths: tuple[str, ...], times: int) -> list[str]:
-    return [path for path in paths for _ in range(times)]
-
-
-def _plain(path: str, row: EpochRow) -> dict[str, Any]:
+def _plain(path: str, row: EpochRow) -> JsonObject:
     return {"model": path, "phase": row.stage, "samples": row.samples, **row.evaluated}

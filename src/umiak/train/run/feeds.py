@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from umiak.core.problem import Problem
 from umiak.core.value import value
@@ -23,6 +23,9 @@ from umiak.train.reading.shuffling.pieces import PartGroup
 from umiak.train.reading.work_queue import WorkQueue
 from umiak.train.run.peers import Peers
 from umiak.train.run.stopwatch import Stopwatch
+
+if TYPE_CHECKING:
+    from umiak.core.json_types import JsonObject
 
 LONGEST_BLOCK = 16
 """Trainers agree on the sizes of so many batches at a time: one exchange instead of one per step."""
@@ -42,7 +45,7 @@ class StopOrSave:
 class LockstepFeed:
     """This trainer's share of an epoch, in steps with all others."""
 
-    def __init__(self, samples: Samples, peers: Peers, watch: Stopwatch, *, at: dict[str, Any] | None = None) -> None:
+    def __init__(self, samples: Samples, peers: Peers, watch: Stopwatch, *, at: JsonObject | None = None) -> None:
         self._samples = samples
         self._peers = peers
         self._watch = watch
@@ -78,7 +81,7 @@ class LockstepFeed:
             self._block += 1
             skipped = 0
 
-    def place(self) -> dict[str, Any]:
+    def place(self) -> JsonObject:
         """Behind the step that was given out last."""
         return {"position": self._begin, "block": self._block, "used": self._used}
 
@@ -145,7 +148,7 @@ class WorkQueueFeed:
                 self._seen += [seen] if seen else []
             self._part = None
 
-    def place(self) -> dict[str, Any]:
+    def place(self) -> JsonObject:
         """Which part this trainer has, where it is in it, and how many numbers were drawn as far as it knows."""
         position = self._samples.position() if self._samples is not None and self._part is not None else None
         return {"part": self._part, "position": position, "drawn": self._drawn}

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 import umiak_native
 
 from umiak.adapters.stores import storage
-from umiak.core.problem import Exit, Problem, UmiakError
+from umiak.core.problem import Exit, UmiakError
 from umiak.core.value import replace, value
+from umiak.fluid.installing import install as install_fluid
 from umiak.ps import environment, strategies
 from umiak.ps import use as use_session
 from umiak.ps.clients.collective import CollectiveClient, Group
@@ -28,6 +29,7 @@ from umiak.train.compare.recording import RecordedEnough, RecordedFramework
 from umiak.train.config.values import Device, RunnerClass
 from umiak.train.engines import choice
 from umiak.train.plan.plan import Ended, Plan, Run, RunRole
+from umiak.train.reports.kept_config import kept_config, parts_of
 from umiak.train.reports.reporter import Reporter
 from umiak.train.reports.rundir import RunDirectory
 from umiak.train.run import evaluator
@@ -37,7 +39,8 @@ from umiak.train.run.online import OnlineLoop
 from umiak.train.run.peers import Peers
 from umiak.train.run.stop_signal import StopSignal
 from umiak.train.run.stopwatch import Stopwatch
-from umiak.train.run.trainer import Trainer, TrainOutcome
+from umiak.train.run.streams.loop import StreamLoop
+from umiak.train.run.trainer import RunLoop, Trainer, TrainOutcome
 
 if TYPE_CHECKING:
     from umiak.ps.strategies import Collective, Strategy
@@ -69,6 +72,7 @@ def execute(run: Run, plan: Plan, options: RunOptions, environ: Mapping[str, str
             return Ended()
         case RunRole.SERVER:
             return Ended(status=_ps_job(run, environ, Stopwatch()).serve(linger_s=LINGER_S))
+    install_fluid()  # a model of somebody's may import it; nothing is loaded before
     # Before the data is looked at: what is wrong there is no reason to change a config whose model can't run.
     choice.refuse_old(dict.fromkeys(stage.model for stage in (*run.stages, *filter(None, [run.evaluation]))))
     if run.kind is RunnerClass.INFER:
@@ -94,6 +98,9 @@ def _executed(
         written=plan.written,
         table_parameters=plan.table_parameters,
         embedding_tables=plan.embedding_tables,
+        evaluation=plan.evaluation,
+        objective=plan.objective,
+        retrieval=plan.retrieval,
         learning=plan.learning,
         resume=options.resume,
     )
@@ -144,6 +151,8 @@ def _trained(
         columns=options.columns,
     )
     try:
+        if run_dir is not None and is_first:
+            run_dir.write_config(kept_config(settings.config, settings.written, parts_of(run)))
         if run.kind is RunnerClass.INFER:
             mirrors.fetch()
             reporter.on_closed = _end_quietly
@@ -151,43 +160,60 @@ def _trained(
             return Ended()
         reporter.on_closed = lambda: stopping.ask(signal.SIGPIPE)
         job = _job(run, environ, watch, framework)
-        use_session(job)
-        try:
-            context = TrainerContext(
-                framework=framework,
-                job=job,
-                peers=Peers(job, watch, waits_for_nobody=run.group.is_free),
-                watch=watch,
-                reporter=reporter,
-                stopping=stopping,
-                mirrors=mirrors,
-            )
-            loop = OnlineLoop if run.runner.online is not None else EpochLoop
-            try:
-                outcome = Trainer(run, settings, context, loop).train()
-            except RecordedEnough:
-                outcome = TrainOutcome(history=())
-            _ = job.client  # servers wait for every trainer, also for one that has found nothing to do
-        except BaseException:
-            job.abandon()
-            raise
-        job.finish()
-        reporter.outcome(is_stopped=outcome.is_stopped, is_resumable=outcome.is_resumable, saved=outcome.saved)
-        if not outcome.is_stopped:
-            return Ended(stopped_by=stopping.asked_by)
-        if not outcome.is_resumable:
-            reporter.stopped("stopped; nothing is saved, because there is no save_checkpoint_path")
-        elif outcome.saved is None:
-            reporter.stopped("stopped before anything was learned: nothing is lost")
-        else:
-            reporter.stopped(
-                f"stopped, resumable: everything is in {mirrors.spoken(outcome.saved)}; `--resume` continues from there"
-            )
-        # Where another trainer was asked, this one was not.
-        number = stopping.asked_by or signal.SIGTERM
-        return Ended(status=128 + number, stopped_by=number)
+        context = TrainerContext(
+            framework=framework,
+            job=job,
+            peers=Peers(job, watch, waits_for_nobody=run.group.is_free),
+            watch=watch,
+            reporter=reporter,
+            stopping=stopping,
+            mirrors=mirrors,
+        )
+        return _ended(_outcome(run, settings, context), context)
     finally:
         reporter.close()
+
+
+def _outcome(run: Run, settings: Settings, context: TrainerContext) -> TrainOutcome:
+    """Train, with everybody who takes part."""
+    job = context.job
+    use_session(job)
+    try:
+        try:
+            outcome = Trainer(run, settings, context, _loop_of(run)).train()
+        except RecordedEnough:
+            outcome = TrainOutcome(history=())
+        _ = job.client  # servers wait for every trainer, also for one that has found nothing to do
+    except BaseException:
+        job.abandon()
+        raise
+    job.finish()
+    return outcome
+
+
+def _loop_of(run: Run) -> Callable[[Trainer], RunLoop]:
+    """What a run goes through."""
+    if any(stage.dataset.stream is not None for stage in run.stages):
+        return StreamLoop
+    return OnlineLoop if run.runner.online is not None else EpochLoop
+
+
+def _ended(outcome: TrainOutcome, context: TrainerContext) -> Ended:
+    """Say how it ended, also to the process that started this one."""
+    reporter, stopping = context.reporter, context.stopping
+    reporter.outcome(is_stopped=outcome.is_stopped, is_resumable=outcome.is_resumable, saved=outcome.saved)
+    if not outcome.is_stopped:
+        return Ended(stopped_by=stopping.asked_by)
+    if not outcome.is_resumable:
+        reporter.stopped("stopped; nothing is saved, because there is no save_checkpoint_path")
+    elif outcome.saved is None:
+        reporter.stopped("stopped before anything was learned: nothing is lost")
+    else:
+        where = context.mirrors.spoken(outcome.saved)
+        reporter.stopped(f"stopped, resumable: everything is in {where}; `--resume` continues from there")
+    # Where another trainer was asked, this one was not.
+    number = stopping.asked_by or signal.SIGTERM
+    return Ended(status=128 + number, stopped_by=number)
 
 
 def _end_quietly() -> None:
@@ -217,13 +243,17 @@ def _ps_job(run: Run, environ: Mapping[str, str], watch: Stopwatch) -> Session:
     strategy = strategies.by_name(run.group.strategy)
     if run.group.geo_steps:
         strategy = strategies.Geo(every=run.group.geo_steps)
-    return _made(environment.seat(environ), strategy, lambda job: watch.timed(job.connected()))
+    options = SessionOptions(wire=run.group.wire.value)
+    return _made(environment.seat(environ), strategy, lambda job: watch.timed(job.connected()), options)
 
 
 def _made(
-    seat: environment.PsSeat, strategy: Strategy | Collective, connect: Callable[[Session], umiak_native.Client]
+    seat: environment.PsSeat,
+    strategy: Strategy | Collective,
+    connect: Callable[[Session], umiak_native.Client],
+    options: SessionOptions | None = None,
 ) -> Session:
-    job: Session = Session(seat, strategy, SessionOptions(), connect=lambda: connect(job))
+    job: Session = Session(seat, strategy, options or SessionOptions(), connect=lambda: connect(job))
     return job
 
 
@@ -231,7 +261,7 @@ def _refused(error: OSError) -> UmiakError:
     """A file, or a directory, that can't be had."""
     what = f"{error.filename}: {error.strerror}" if error.filename else str(error)
     hint = "paths are from the directory that this was started in; --run_dir, save_inference_path and others name them"
-    return UmiakError(Problem(code="UM-TRAIN-023", what=what, hint=hint), exit_status=Exit.REFUSED)
+    return UmiakError.refused("UM-TRAIN-023", what, hint=hint)
 
 
 def _lost(error: umiak_native.PsError, run: Run) -> UmiakError:
@@ -243,5 +273,4 @@ def _lost(error: umiak_native.PsError, run: Run) -> UmiakError:
         hint = "`--resume` continues from the latest checkpoint"
     else:
         hint = "no checkpoint had been saved yet: start again; save_step_interval saves within an epoch"
-    problem = Problem(code="UM-TRAIN-018", what=str(error).splitlines()[0], hint=hint)
-    return UmiakError(problem, exit_status=Exit.JOB_FAILED)
+    return UmiakError.of("UM-TRAIN-018", str(error).splitlines()[0], hint=hint, exit_status=Exit.JOB_FAILED)

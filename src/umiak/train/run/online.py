@@ -11,13 +11,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from umiak.core.problem import Problem, UmiakError
+from umiak.core.problem import UmiakError
 from umiak.core.value import replace
 from umiak.ps.specs import SparseTable
 from umiak.train.checkpoints import runs
 from umiak.train.checkpoints.progress import Progress, finite
 from umiak.train.checkpoints.publish import Model, PublishKind
 from umiak.train.config import days
+from umiak.train.evaluating.plateau import PLATEAU
 from umiak.train.reports import text as report_text
 from umiak.train.run.arrivals import Arrivals, Arrived
 from umiak.train.run.stage_data import StageData
@@ -44,7 +45,7 @@ class OnlineLoop:
         self._saver = trainer.saver
         paths = [stage.dataset.data_path for stage in trainer.run.stages]
         self._arrivals = Arrivals(
-            self._online, paths, self._peers, trainer.context.stopping, trainer.context.reporter.talk
+            self._online, paths, self._peers, trainer.context.stopping, trainer.context.reporter.info
         )
         self._arrived = Arrived(there={})
         self._left: tuple[Pass, ...] = ()
@@ -61,6 +62,9 @@ class OnlineLoop:
         return f"training is already complete (up to {begun.until}; the last day is {self._online.end_day})"
 
     def prepare(self) -> None:
+        if self._trainer.settings.learning.schedule.kind == PLATEAU:
+            what = "schedule plateau: online learning evaluates each pass on data of its own, which says nothing about progress"
+            raise UmiakError.of("UM-TRAIN-020", what, hint="leave the schedule out")
         self._wait(self._left[0])
 
     def open(self, stage: Stage) -> StageData:
@@ -73,6 +77,7 @@ class OnlineLoop:
             self._runner.name,
             below=self._arrived.there[stage.dataset.data_path],
             without=self._online.data_donefile,
+            lock=self._trainer.lock,
         )
 
     def reached(self, progress: Progress) -> str:
@@ -162,7 +167,7 @@ class OnlineLoop:
             client = self._trainer.context.job.client
             gone = sum([client.shrink(number) for number in tables.values()]) if self._peers.is_first else 0
             self._peers.tell({}, "shrunk")
-            self._reporter.talk(f"{each.day} is over: {gone:,} rows are not worth keeping any more")
+            self._reporter.info(f"{each.day} is over: {gone:,} rows are not worth keeping any more")
             self._reporter.event("day", day=each.day, evicted=gone)
         self._saver.publish(Model(kind=PublishKind.BASE, day=each.day, number=each.number))
         if tables:
@@ -208,11 +213,9 @@ class OnlineLoop:
 
 
 def _nothing_there(title: str, arrived: Arrived) -> UmiakError:
-    return UmiakError(
-        Problem(
-            code="UM-TRAIN-030",
-            what=f"{title} has no data: {report_text.some(arrived.missing)}",
-            why="these directories are missing or empty, and there is no data_donefile to wait for",
-            hint="fix data_path, start_day or end_day; or set `data_donefile:` to wait for each pass",
-        )
+    return UmiakError.of(
+        "UM-TRAIN-030",
+        f"{title} has no data: {report_text.some(arrived.missing)}",
+        why="these directories are missing or empty, and there is no data_donefile to wait for",
+        hint="fix data_path, start_day or end_day; or set `data_donefile:` to wait for each pass",
     )

@@ -2,7 +2,7 @@
 
     everybody = peers.tell({"sizes": [512, 512]})        one answer per trainer, in order of rank; waits for all
     total = peers.add(metrics.state())                   the sum of everybody's vectors
-    latest = peers.glance({...})                         what everybody said last; waits for nobody
+    latest = peers.latest({...})                         what everybody said last; waits for nobody
 
 Messages are JSON, and vectors are plain numbers: nothing that is received is code.
 """
@@ -10,13 +10,16 @@ Messages are JSON, and vectors are plain numbers: nothing that is received is co
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from umiak.ps.sessions import Session
 from umiak.train.run.stopwatch import Stopwatch
+
+if TYPE_CHECKING:
+    from umiak.core.json_types import JsonObject
 
 MOST_NUMBERS = 100_000
 """Of a vector that trainers exchange at a time: a message has at most 1 MiB."""
@@ -37,7 +40,7 @@ class Peers:
     def is_first(self) -> bool:
         return self.rank == 0
 
-    def tell(self, message: dict[str, Any], name: str = "tell") -> list[dict[str, Any]]:
+    def tell(self, message: JsonObject, name: str = "tell") -> list[JsonObject]:
         """Everybody's messages, in order of rank."""
         if self.world == 1:
             return [message]
@@ -51,16 +54,20 @@ class Peers:
         parts = [self._added(vector[at : at + MOST_NUMBERS]) for at in range(0, vector.size or 1, MOST_NUMBERS)]
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
+    def all_of(self, payload: bytes) -> list[bytes]:
+        """Everybody's bytes, in order of rank; at most 1 MiB of each."""
+        return [payload] if self.world == 1 else self._gather(payload, "all_of")
+
     def agree_on(self, text: str, name: str = "agree") -> list[str]:
         """Everybody's texts."""
         return [each["text"] for each in self.tell({"text": text}, name)]
 
-    def glance(self, message: bytes) -> list[bytes]:
+    def latest(self, message: bytes) -> list[bytes]:
         """What everybody said last; nothing of those who have not said anything yet."""
         if self.world == 1:
             return [message]
         with self._watch.measuring("barrier"):
-            return self._job.client.post("glance", message)
+            return self._job.client.post("latest", message)
 
     def take(self, name: str) -> int:
         """The next number: each is given to one trainer."""

@@ -19,11 +19,14 @@ from umiak.core.problem import Problem, UmiakError
 from umiak.core.value import replace
 from umiak.train.checkpoints import publish, runs
 from umiak.train.checkpoints.progress import Progress
+from umiak.train.reading.tables import locks
 from umiak.train.run.feeds import StopOrSave
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from umiak.data.features.lock import FeatureLock
+    from umiak.ps.manifest import Manifest
     from umiak.train.checkpoints.publish import Model
     from umiak.train.config.values import Inference, Saving
     from umiak.train.engines.engine_set import EngineSet
@@ -54,6 +57,8 @@ class Saver:
         self.is_best = False
         """Whether what was evaluated last is better than all before, and not saved yet."""
         self._saved_at = context.clock()
+        self.lock: FeatureLock | None = None
+        """Of the features, where data is tables: it lies in every checkpoint and every inference model."""
 
     # ---- the beginning
 
@@ -82,13 +87,13 @@ class Saver:
         """Go on from a checkpoint; ``reached``: how far it has come, in words."""
         if problem := self._misfit(found):
             raise UmiakError(problem)
-        whole = self._load(found.path)
+        whole = self._load(found.path, found.manifest)
         self._state.resume(found.progress)
         drawn = found.progress.generators
         same = drawn[self._peers.rank] if len(drawn) == self._peers.world else ""
         self._engines.set_generators(same, found.progress.step)
         self._reporter.go_on(self._state.history)
-        self._reporter.talk(
+        self._reporter.info(
             f"resuming from {self._mirrors.spoken(found.path)}: {reached}{'' if whole else VALUES_ONLY}"
         )
 
@@ -96,16 +101,16 @@ class Saver:
         """Begin with what another run has learned."""
         newest = runs.models_below(path, None)[-1]
         whole = self._load(newest)
-        self._reporter.talk(f"starts from {self._mirrors.spoken(newest)}{'' if whole else VALUES_ONLY}")
+        self._reporter.info(f"starts from {self._mirrors.spoken(newest)}{'' if whole else VALUES_ONLY}")
 
-    def _load(self, path: str) -> bool:
-        taking = [engine for engine in self._engines if engine.takes_weights(path)]
+    def _load(self, path: str, manifest: Manifest | None = None) -> bool:
+        taking = [engine for engine in self._engines if engine.takes_weights(path, manifest)]
         if taking:
             # What is a table there is none here, or the files are PaddleRec's: weights have to do.
             for engine in self._engines:
                 engine.take_weights(path)
             return False
-        whole = runs.start_from(self._context.job, path, self._engines.tables())
+        whole = runs.start_from(self._context.job, path, self._engines.tables(), manifest)
         self._engines.restore()
         return whole
 
@@ -119,12 +124,10 @@ class Saver:
     def _newest(self) -> runs.Saved | None:
         paths = self._paths()
         if not paths:
-            raise UmiakError(
-                Problem(
-                    code="UM-TRAIN-005",
-                    what=f"--resume, and runner {self._run.name} saves no checkpoints",
-                    hint="write `save_checkpoint_path:`",
-                )
+            raise UmiakError.of(
+                "UM-TRAIN-005",
+                f"--resume, and runner {self._run.name} saves no checkpoints",
+                hint="write `save_checkpoint_path:`",
             )
         found, skipped = runs.newest(paths, self._run.name)
         for words in skipped:
@@ -135,9 +138,9 @@ class Saver:
                 f"trainers do not see the same checkpoints: {', '.join(each or 'none' for each in dict.fromkeys(told))}"
             )
             hint = "save_checkpoint_path must be the same shared directory on every node"
-            raise UmiakError(Problem(code="UM-TRAIN-016", what=what, hint=hint))
+            raise UmiakError.of("UM-TRAIN-016", what, hint=hint)
         if found is None:
-            self._reporter.talk(f"no checkpoint to resume from in {', '.join(paths)}: starting from scratch")
+            self._reporter.info(f"no checkpoint to resume from in {', '.join(paths)}: starting from scratch")
         return found
 
     def _make_room(self) -> None:
@@ -168,7 +171,7 @@ class Saver:
         if not progress.trainers:
             return None
         what, why, same = "", "", ""
-        if bool(progress.deal) != self._peers.is_free:
+        if bool(progress.queue) != self._peers.is_free:
             what = f"in mode {progress.mode}, and this is {mode}"
             why = "asynchronous trainers take chunks from a queue, synchronous ones have fixed shares"
             same = f"in mode {progress.mode}"
@@ -199,6 +202,7 @@ class Saver:
             seed=self._state.seed,
             epoch=epoch,
             stage=stage,
+            features=self.lock.sha256 if self.lock else "",
         )
 
     def save(self, path: str, progress: Progress, kept: Saving, *, within: bool) -> None:
@@ -210,6 +214,7 @@ class Saver:
                 progress = replace(progress, generators=tuple([each["drawn"] for each in told]))
             runs.save(self._context.job, path, progress)
             if self._peers.is_first:
+                self._write_lock(path)
                 if not within:
                     self._write_weights(path)
                 if not within and self.is_best:
@@ -235,6 +240,8 @@ class Saver:
                 self._gather()
                 runs.save(self._context.job, source, self.progress(epoch + 1, 0))
             if self._peers.is_first:
+                if saved is None:
+                    self._write_lock(source)
                 for data in {each.stage.model: each for each in stages}.values():
                     self._engines.of(data.stage.model).export(
                         path if len(self._engines) == 1 else os.path.join(path, data.stage.name),
@@ -265,6 +272,10 @@ class Saver:
         """What other programs read, beside what is ours; of several models, each in a directory of its own."""
         for engine in self._engines:
             engine.write_weights(path)
+
+    def _write_lock(self, path: str) -> None:
+        if self.lock is not None:
+            locks.write(self.lock, path)
 
     def saved_epoch(self, epoch: int) -> str | None:
         """The checkpoint of this epoch, if there is one."""

@@ -14,7 +14,7 @@ import numpy as np
 
 import umiak
 from umiak.core.decode import decode, encode
-from umiak.core.problem import Exit, Problem, UmiakError
+from umiak.core.problem import Problem, UmiakError
 from umiak.core.value import replace, value
 from umiak.train import reading
 from umiak.train.checkpoints.progress import EpochRow, Progress, TrainerState, finite, packed, unpacked
@@ -29,8 +29,9 @@ from umiak.train.reports.text import ProgressReport
 from umiak.train.run.feeds import LockstepFeed, StopOrSave, WorkQueueFeed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
+    from umiak.core.json_types import JsonObject
     from umiak.data.parts import Part
     from umiak.train.engines.engine_set import EngineSet
     from umiak.train.plan.plan import Run
@@ -65,6 +66,86 @@ class StagePlace:
     """Where a checkpoint is saved: the directory of checkpoints and the batch that it is behind to a path."""
 
 
+class StageReports:
+    """What the first trainer tells of a stage: how it goes, what is odd about it, and what each batch came to."""
+
+    def __init__(
+        self, place: StagePlace, run: Run, context: TrainerContext, stages: Sequence[StageData], state: RunState
+    ) -> None:
+        self._place = place
+        self._runner = run.runner
+        self._context = context
+        self._stages = stages
+        self._state = state
+        self._before = 0.0
+        self._began = self._reported_at = time.monotonic()
+        self._reported = 0
+        self._batches: list[JsonObject] = []
+
+    def go_on(self, seconds: float, samples: int) -> None:
+        """So much time was spent on the stage before, and so many samples were counted."""
+        self._before, self._reported = seconds, samples
+
+    def progress(self, readings: Readings, batch: int, samples: int) -> None:
+        now = time.monotonic()
+        speed = max(0, samples - self._reported) / max(now - self._reported_at, 1e-9)
+        self._reported_at, self._reported = now, samples
+        self._context.reporter.report(
+            ProgressReport(
+                epoch=self._place.epoch,
+                epochs=self._runner.epochs,
+                title=self._place.title,
+                stage=self._stages[self._place.number].stage.name,
+                batch=batch,
+                samples=samples,
+                samples_per_s=speed,
+                metrics=dict(readings.epoch),
+                recent=dict(readings.recent),
+                left_s=self._left(samples),
+                shares=self._context.watch.lap(),
+                lag=self._stages[self._place.number].lag(samples),
+            )
+        )
+
+    def elapsed(self) -> float:
+        """Seconds that the stage has taken."""
+        return self._before + time.monotonic() - self._began
+
+    def batch(self, number: int, samples: int, loss: float) -> None:
+        """What a batch came to, where somebody wants to know."""
+        if self._runner.result_dump_path:
+            self._batches.append({"batch": number, "samples": samples, "loss": loss})
+
+    def write_batches(self) -> None:
+        if self._runner.result_dump_path and self._context.peers.is_first:
+            with open(f"{self._runner.result_dump_path}_epoch_{self._place.epoch}", "w", encoding="utf-8") as file:
+                json.dump(self._batches, file)
+
+    def warn(self, problems: Iterable[Problem]) -> None:
+        for problem in problems:
+            self._warn_once(problem.what, problem)
+
+    def warn_of_labels(self, seen: Sequence[LabelsSeen | None]) -> None:
+        run, name = label_runs.long_run(seen), self._stages[self._place.number].dataset.name
+        if run is not None:
+            self._warn_once(f"labels of {name}", label_runs.problem(run, name, window=self._runner.shuffle))
+
+    def _warn_once(self, about: str, problem: Problem) -> None:
+        if about not in self._state.warned:
+            self._state.warned.add(about)
+            self._context.reporter.warning(problem)
+
+    def _left(self, samples: int) -> float | None:
+        """Seconds until the end of training, as far as it can be guessed."""
+        sizes = [data.guess() for data in self._stages]
+        if any(size is None for size in sizes) or not samples:
+            return None
+        whole = [size or 0 for size in sizes]
+        rest = max(0, whole[self._place.number] - samples) + sum(whole[self._place.number + 1 :])
+        rest += max(0, self._runner.epochs - self._place.epoch - 1) * sum(whole)
+        return rest * self.elapsed() / samples
+
+
 class StageLoop:
     """A trainer's way through a stage."""
 
@@ -88,7 +169,6 @@ class StageLoop:
         self.runner = run.runner
         self.peers = context.peers
         self._context = context
-        self._stages = stages
         self._engines = engines
         self._state = state
         self._saver = saver
@@ -101,19 +181,16 @@ class StageLoop:
         """Steps of all trainers; where they wait for nobody, this trainer's own."""
         self.samples = 0
         """Samples of all trainers; where they wait for nobody, this trainer's own."""
-        self._before = 0.0
+        self._reports = StageReports(place, run, context, stages, state)
         self._holding = self.data.holding
         self._queue = WorkQueue(trainers=self._holding.world)
-        self._position: dict[str, Any] | None = None
+        self._position: JsonObject | None = None
         if within is not None:
             self._resume(within)
-        self._began = time.monotonic()
+        self._looked = time.monotonic()
         self._cpu_began = time.process_time()
-        self._looked = self._reported_at = self._began
-        self._reported = self.samples
-        self._meetings = 0
+        self._barriers = 0
         self._is_wanted = StopOrSave()
-        self._dump: list[dict[str, Any]] = []
         self._labels = LabelWatch(self.metrics.classes)
 
     def go(self) -> EpochRow:
@@ -131,24 +208,24 @@ class StageLoop:
     # ---- the beginning
 
     def _resume(self, within: Progress) -> None:
-        self._before = within.seconds
-        if within.deal:
-            self._queue = decode(WorkQueue, left_for(self._holding, self.data.found.digest, json.loads(within.deal)))
+        if within.queue:
+            self._queue = decode(WorkQueue, left_for(self._holding, self.data.found.digest, json.loads(within.queue)))
         else:
             self.batch, self.samples = within.batch, within.samples
         # Where there are fewer trainers now, each stands for several.
         own = within.trainers[self.peers.rank :: self.peers.world]
         if own:
-            self.metrics.load(np.add.reduce([unpacked(each.board) for each in own]), within.board_layout)
+            self.metrics.load(np.add.reduce([unpacked(each.metrics) for each in own]), within.metrics_layout)
             self._state.step = own[0].step
             self._position = json.loads(own[0].place)
             self._engines.set_own_buffers(own[0].buffers)
-        if within.deal:
+        if within.queue:
             self.samples, self.batch = sum(each.samples for each in own), sum(each.batch for each in own)
+        self._reports.go_on(within.seconds, self.samples)
 
     def _feed(self) -> LockstepFeed | WorkQueueFeed:
         data, dataset = self.data, self.data.dataset
-        common: dict[str, Any] = {"epoch": self.epoch, "seed": self._state.seed}
+        common: JsonObject = {"epoch": self.epoch, "seed": self._state.seed}
         shuffle = self.runner.shuffle
         if not self.peers.is_free:
             at = self._position
@@ -195,7 +272,7 @@ class StageLoop:
     # ---- everybody alone
 
     def _run_alone(self, feed: WorkQueueFeed) -> None:
-        for step in feed.steps(self._look_around):
+        for step in feed.steps(self._poll_peers):
             if isinstance(step, StopOrSave):
                 self._meet(feed, ended=False)
                 continue
@@ -205,7 +282,7 @@ class StageLoop:
         while not self._meet(feed, ended=True):
             pass
 
-    def _look_around(self) -> StopOrSave:
+    def _poll_peers(self) -> StopOrSave:
         """What is wanted, by this trainer or by another. Now and then the others are asked."""
         own = self._saver.wanted()
         every = self.runner.step_checkpoint.every if self.runner.step_checkpoint else 0
@@ -220,16 +297,16 @@ class StageLoop:
                 self.metrics.start_window()
             return own
         self._looked = now
-        told = self._glance(self._meetings + bool(own), is_told=is_due)
-        if own or any(each["meetings"] > self._meetings for each in told):
+        told = self._exchange_latest(self._barriers + bool(own), is_told=is_due)
+        if own or any(each["barriers"] > self._barriers for each in told):
             return replace(own, save=True)
         return own
 
-    def _glance(self, meetings: int, *, is_told: bool) -> list[dict[str, Any]]:
+    def _exchange_latest(self, barriers: int, *, is_told: bool) -> list[JsonObject]:
         stage = [f"{self._prefix}{self.run.name}", self.epoch, self.place.number]
-        head = {"stage": stage, "meetings": meetings, "batch": self.batch, "samples": self.samples}
+        head = {"stage": stage, "barriers": barriers, "batch": self.batch, "samples": self.samples}
         state = self.metrics.state()
-        answers = [posted.read(each) for each in self.peers.glance(posted.posted(head, state)) if each]
+        answers = [posted.read(each) for each in self.peers.latest(posted.posted(head, state)) if each]
         # Others may be in the stage before.
         same = [(each, theirs) for each, theirs in answers if each["stage"] == stage]
         told = [each for each, _ in same]
@@ -244,7 +321,7 @@ class StageLoop:
         wanted = StopOrSave() if ended else self._is_wanted
         wanted = replace(wanted, stop=wanted.stop or self._context.stopping.is_asked)
         told = self.peers.tell({"ended": ended, "save": wanted.save, "stop": wanted.stop}, "meeting")
-        self._meetings += 1
+        self._barriers += 1
         if all(each["ended"] for each in told):
             return True
         everybodys = StopOrSave(save=any(each["save"] for each in told), stop=any(each["stop"] for each in told))
@@ -259,45 +336,14 @@ class StageLoop:
         self._state.step += 1
         umiak.progress()
         self._labels.passed(batch.size if batch is not None else 0, feed.file)
-        self._warn(feed.warnings())
-        if self.runner.result_dump_path and batch is not None:
-            self._dump.append({"batch": self.batch, "samples": batch.size, "loss": loss})
+        self._reports.warn(feed.warnings())
+        if batch is not None:
+            self._reports.batch(self.batch, batch.size, loss)
 
     def _report(self, readings: Readings, batch: int, samples: int) -> None:
         self.metrics.start_window()
-        if not self.peers.is_first:
-            return
-        now = time.monotonic()
-        speed = max(0, samples - self._reported) / max(now - self._reported_at, 1e-9)
-        self._reported_at, self._reported = now, samples
-        self._context.reporter.report(
-            ProgressReport(
-                epoch=self.epoch,
-                epochs=self.runner.epochs,
-                title=self.place.title,
-                stage=self.stage.name,
-                batch=batch,
-                samples=samples,
-                samples_per_s=speed,
-                metrics=dict(readings.epoch),
-                recent=dict(readings.recent),
-                left_s=self._left(samples),
-                shares=self._context.watch.lap(),
-            )
-        )
-
-    def _left(self, samples: int) -> float | None:
-        """Seconds until the end of training, as far as it can be guessed."""
-        sizes = [data.guess() for data in self._stages]
-        if any(size is None for size in sizes) or not samples:
-            return None
-        whole = [size or 0 for size in sizes]
-        rest = max(0, whole[self.place.number] - samples) + sum(whole[self.place.number + 1 :])
-        rest += max(0, self.runner.epochs - self.epoch - 1) * sum(whole)
-        return rest * self._elapsed() / samples
-
-    def _elapsed(self) -> float:
-        return self._before + time.monotonic() - self._began
+        if self.peers.is_first:
+            self._reports.progress(readings, batch, samples)
 
     # ---- what is kept, and the end
 
@@ -308,7 +354,7 @@ class StageLoop:
             own = TrainerState(
                 step=self._state.step,
                 place=json.dumps({**feed.place(), **(self._held() if is_queued else {})}),
-                board=packed(self.metrics.state()),
+                metrics=packed(self.metrics.state()),
                 batch=self.batch,
                 samples=self.samples,
                 buffers=self._engines.own_buffers() if self.peers.world > 1 and not self.peers.is_free else "",
@@ -319,10 +365,10 @@ class StageLoop:
                 self._saver.progress(self.epoch, self.place.number),
                 batch=batch,
                 samples=sum(each.samples for each in told) if is_queued else self.samples,
-                seconds=self._elapsed(),
-                board_layout=self.metrics.layout.text,
+                seconds=self._reports.elapsed(),
+                metrics_layout=self.metrics.layout.text,
                 trainers=tuple(told),
-                deal=json.dumps(self._left_in_queue([json.loads(e.place) for e in told])) if is_queued else "",
+                queue=json.dumps(self._left_in_queue([json.loads(e.place) for e in told])) if is_queued else "",
             )
             self._saver.save(self.place.step_path(kept.path, batch), progress, kept, within=True)
             if self.peers.is_free:
@@ -331,21 +377,21 @@ class StageLoop:
         if wanted.stop:
             raise StopRequested
 
-    def _held(self) -> dict[str, Any]:
+    def _held(self) -> JsonObject:
         """Whose parts this trainer is given, where nodes have data of their own."""
         if not self._holding.digests:
             return {}
-        return {"first": self._holding.first, "files": self.data.found.digest, "deal": encode(self._queue)}
+        return {"first": self._holding.first, "files": self.data.found.digest, "queue": encode(self._queue)}
 
-    def _left_in_queue(self, places: list[dict[str, Any]]) -> Any:
+    def _left_in_queue(self, places: list[JsonObject]) -> Any:
         """What of the parts is left, of every node where each has its own."""
         if not self._holding.digests:
             return encode(self._queue.after(places))
-        groups: dict[int, list[dict[str, Any]]] = {}
+        groups: dict[int, list[JsonObject]] = {}
         for place in places:
             groups.setdefault(place["first"], []).append(place)
         return [
-            {"files": own[0]["files"], "deal": encode(decode(WorkQueue, own[0]["deal"]).after(own))}
+            {"files": own[0]["files"], "queue": encode(decode(WorkQueue, own[0]["queue"]).after(own))}
             for own in groups.values()
         ]
 
@@ -368,67 +414,44 @@ class StageLoop:
             allowed = self.data.dataset.extra_slots_allowed
             reading.check_seen(self.data.dataset, self.data.found, all_seen, extra_allowed=allowed)
             self.engine.check_missing(total, self.data.dataset.name)
-        self._warn_of_labels([None if each["labels"] is None else decode(LabelsSeen, each["labels"]) for each in told])
+        self._reports.warn_of_labels(
+            [None if each["labels"] is None else decode(LabelsSeen, each["labels"]) for each in told]
+        )
         if self.peers.is_free:
             self.samples, self.batch = (sum(each[name] for each in told) for name in ("samples", "batch"))
         if not self.samples:
             what = f"dataset {self.data.dataset.name} has no samples: {self.data.dataset.data_path}"
-            raise UmiakError(Problem(code="UM-TRAIN-019", what=what, hint="its files are empty"))
+            raise UmiakError.of("UM-TRAIN-019", what, hint="its files are empty")
         self.data.samples = self.samples
         readings = self.metrics.readings(self.peers.add(self.metrics.state()))
-        self._tell_problems(readings.problems)
-        self._write_dump()
+        for problem in readings.problems:
+            self._context.reporter.warning(problem)
+        self._reports.write_batches()
         return EpochRow(
             epoch=self.epoch,
             stage=self.stage.name,
             samples=self.samples,
-            seconds=self._elapsed(),
+            seconds=self._reports.elapsed(),
             cpu_s=sum(each["cpu_s"] for each in told),
             trained=finite(dict(readings.epoch)),
             blank_lines=total.blank_lines,
             bad_lines=total.bad_lines,
         )
 
-    def _tell_problems(self, problems: tuple[Problem, ...]) -> None:
-        for problem in problems:
-            self._context.reporter.warning(problem)
-
-    def _warn(self, problems: Sequence[Problem]) -> None:
-        for problem in problems:
-            self._warn_once(problem.what, problem)
-
-    def _warn_of_labels(self, seen: Sequence[LabelsSeen | None]) -> None:
-        run, name = label_runs.long_run(seen), self.data.dataset.name
-        if run is not None:
-            self._warn_once(f"labels of {name}", label_runs.problem(run, name, window=self.runner.shuffle))
-
-    def _warn_once(self, about: str, problem: Problem) -> None:
-        if about not in self._state.warned:
-            self._state.warned.add(about)
-            self._context.reporter.warning(problem)
-
-    def _write_dump(self) -> None:
-        if self.runner.result_dump_path and self.peers.is_first:
-            with open(f"{self.runner.result_dump_path}_epoch_{self.epoch}", "w", encoding="utf-8") as file:
-                json.dump(self._dump, file)
-
 
 def left_for(holding: Holding, digest: str, saved: Any) -> Any:
     """What of the parts was left to the trainers that see these files. UmiakError if nodes have other files than when it was saved."""
     before = [each["files"] for each in saved] if isinstance(saved, list) else []
     if sorted(before) != sorted(holding.digests):
-        raise UmiakError(
-            Problem(
-                code="UM-TRAIN-070",
-                what="this checkpoint was saved within an epoch, when the nodes had other files than now",
-                why=f"{_nodes(len(before))} then, {_nodes(len(holding.digests))} now; names and sizes count",
-                hint="go on with the same files on each node, or begin an epoch with it: `init_model_path:`",
-            ),
-            exit_status=Exit.REFUSED,
+        raise UmiakError.refused(
+            "UM-TRAIN-070",
+            "this checkpoint was saved within an epoch, when the nodes had other files than now",
+            why=f"{_nodes(len(before))} then, {_nodes(len(holding.digests))} now; names and sizes count",
+            hint="go on with the same files on each node, or begin an epoch with it: `init_model_path:`",
         )
     if not before:
         return saved
-    alike = [each["deal"] for each in saved if each["files"] == digest]
+    alike = [each["queue"] for each in saved if each["files"] == digest]
     return alike[holding.digests[: holding.number].count(digest)]
 
 

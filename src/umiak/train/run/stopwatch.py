@@ -42,15 +42,15 @@ class Stopwatch:
     @contextmanager
     def measuring(self, part: str) -> Iterator[None]:
         """Meanwhile, time counts for this part."""
-        outer = self._turn(part)
+        outer = self.turn(part)
         try:
             yield
         finally:
-            self._turn(outer)
+            self.turn(outer)
 
     def seconds(self) -> dict[str, float]:
         """Of each part, since the beginning."""
-        self._turn(self._now)
+        self.turn(self._now)
         return dict(self._seconds)
 
     def lap(self) -> dict[str, float]:
@@ -65,7 +65,7 @@ class Stopwatch:
         """The client, with its calls measured."""
         return Timed(client, self)
 
-    def _turn(self, part: str) -> str:
+    def turn(self, part: str) -> str:
         now = time.monotonic()
         self._seconds[self._now] += now - self._since
         self._since = now
@@ -87,10 +87,10 @@ class Timed:
 
 def _measured(call: Any, part: str, watch: Stopwatch) -> Any:
     def measured(*args: Any, **settings: Any) -> Any:
-        outer = watch._turn(part)  # noqa: SLF001 - once per call of every step, so without a context manager
+        outer = watch.turn(part)  # once per call of every step, so without a context manager
         try:
             return call(*args, **settings)
         finally:
-            watch._turn(outer)  # noqa: SLF001
+            watch.turn(outer)
 
     return measured

@@ -17,20 +17,26 @@ from typing import TYPE_CHECKING, Protocol
 import umiak
 from umiak.core.value import value
 from umiak.train import reading
+from umiak.train.checkpoints import feature_locks
 from umiak.train.checkpoints.progress import EpochRow, Progress
-from umiak.train.engines.engine import EngineOptions
+from umiak.train.engines.engine import EngineOptions, EngineRequest
 from umiak.train.engines.engine_set import EngineSet, check_tables
+from umiak.train.evaluating import retrieving
+from umiak.train.evaluating.measuring import Measured
 from umiak.train.plan.plan import visible_settings
 from umiak.train.reading import base
+from umiak.train.reading.tables import catalogue
 from umiak.train.run.context import RunState
 from umiak.train.run.saver import Saver
 from umiak.train.run.stage_loop import StageLoop, StagePlace, StopRequested
 
 if TYPE_CHECKING:
+    from umiak.data.features.lock import FeatureLock
     from umiak.train.checkpoints import runs
     from umiak.train.engines.engine import Engine
     from umiak.train.metrics.metric_set import Readings
     from umiak.train.plan.plan import Run, Stage
+    from umiak.train.reading.tables.catalogue import Catalogue
     from umiak.train.run.context import Settings, TrainerContext
     from umiak.train.run.stage_data import StageData
 
@@ -86,13 +92,16 @@ class Trainer:
         self.stages: list[StageData] = []
         self.evaluation: StageData | None = None
         """What is evaluated after every epoch."""
+        self.lock: FeatureLock | None = None
+        """Of the features, where data is tables."""
+        self._catalogue: Catalogue | None = None
         self._loop = loop(self)
 
     def train(self) -> TrainOutcome:
         """From the beginning, or from the newest checkpoint, to the end."""
         found, begun = self.saver.start()
         if completed := self._loop.completed(begun):
-            self.context.reporter.talk(completed)
+            self.context.reporter.info(completed)
             return TrainOutcome(history=begun.history, saved=self.saver.saved)
         with contextlib.ExitStack() as closing:
             try:
@@ -133,10 +142,23 @@ class Trainer:
             reading.read(data.dataset, data.found, rank=holding.rank, world=holding.world, **data.more) as samples,
         ):
             metrics = engine.metric_set()
+            settings = self.settings
+            measured = Measured(
+                settings.evaluation,
+                engine,
+                dataset=data.dataset.name,
+                where=settings.config,
+                retrieved=retrieving.of_evaluation(settings.retrieval, self._catalogue, engine, data.dataset.features),
+            )
             for batch in samples:
-                engine.evaluate(batch, metrics)
+                answers = measured.answers()
+                engine.evaluate(batch, metrics, answers)
+                measured.update(batch, answers)
                 umiak.progress()
-            return metrics.readings(peers.add(metrics.state()))
+            found, lines = measured.added(metrics.readings(peers.add(metrics.state())), peers)
+        for line in lines:
+            self.context.reporter.info(line)
+        return found
 
     # ---- the beginning
 
@@ -146,6 +168,12 @@ class Trainer:
         self.saver.try_paths()
         # Models may look into the config as reader classes do.
         base.provide_old_modules(visible_settings(settings.written, run.stages[0], run.name))
+        self.lock = feature_locks.prepared(
+            run, settings.config, found.path if found else None, self.context.peers, self.context.reporter.info
+        )
+        self.saver.lock = self.lock
+        if settings.retrieval and self.lock is not None:
+            self._catalogue = catalogue.read(settings.retrieval, self.lock)
         for stage in run.stages:
             self.stages.append(self._opened(stage, closing))
         if run.evaluation is not None:
@@ -173,25 +201,29 @@ class Trainer:
     def _engine(self, data: StageData) -> Engine:
         stage, runner, settings = data.stage, self.run.runner, self.settings
         own = f"{stage.name}/" if self.engines else ""
+        options = EngineOptions(
+            **settings.for_engines,
+            seed=self.state.seed,
+            device=runner.device,
+            amp=runner.amp,
+            threads=stage.threads,
+            gradient_scale=stage.gradient_scale,
+            prefix=f"{settings.prefix}{own}",
+        )
         return self.context.framework.engine(
-            stage.model,
-            data.slots(),
-            job=self.context.job,
-            options=EngineOptions(
-                learning=settings.learning,
-                seed=self.state.seed,
-                device=runner.device,
-                amp=runner.amp,
-                threads=stage.threads,
-                gradient_scale=stage.gradient_scale,
-                tables=settings.table_parameters,
-                embedding_tables=settings.embedding_tables,
-                prefix=f"{settings.prefix}{own}",
-                written=settings.written,
-            ),
-            hyper_parameters=settings.hyper_parameters,
-            where=settings.config,
-            sample=data.first_batch,
+            EngineRequest(
+                model=stage.model,
+                slots=data.slots(),
+                job=self.context.job,
+                options=options,
+                hyper_parameters=settings.hyper_parameters,
+                where=settings.config,
+                catalogue=self._catalogue,
+                sample=data.first_batch,
+                dataset=data.dataset.name,
+                evaluated=self.evaluation.dataset.name if self.evaluation else "",
+                settings=visible_settings(settings.written, stage, self.run.name),
+            )
         )
 
     def _outcome(self, *, is_stopped: bool = False, is_untouched: bool = False) -> TrainOutcome:

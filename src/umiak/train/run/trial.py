@@ -12,7 +12,7 @@ import json
 import os
 import sys
 import warnings
-from typing import Any
+from typing import TYPE_CHECKING
 
 from umiak.core.decode import encode
 from umiak.core.problem import Problem, UmiakError
@@ -20,6 +20,9 @@ from umiak.train.config.values import Device
 from umiak.train.engines import choice
 from umiak.train.engines.engine import EngineOptions, ModelFindings
 from umiak.train.reading import base
+
+if TYPE_CHECKING:
+    from umiak.core.json_types import JsonObject
 
 
 def main(argv: list[str]) -> int:
@@ -39,7 +42,7 @@ def main(argv: list[str]) -> int:
     return 0
 
 
-def _tried(asked: dict[str, Any]) -> tuple[tuple[Problem, ...], ModelFindings]:
+def _tried(asked: JsonObject) -> tuple[tuple[Problem, ...], ModelFindings]:
     """Problems, and what else is to be known."""
     base.provide_old_modules(asked["settings"])
     options = EngineOptions(

@@ -7,12 +7,12 @@ What stands in a function, under a condition, or where its absence is caught, is
 
 from __future__ import annotations
 
+from umiak.train.engines import model_text
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import ast
     from collections.abc import Iterable, Iterator
-
-_CAUGHT = ("ImportError", "ModuleNotFoundError", "Exception", "BaseException")
 
 
 def imported(text: str) -> tuple[str, ...]:
@@ -44,13 +44,5 @@ def _names(body: Iterable[ast.stmt]) -> Iterator[tuple[str, int]]:
             yield node.module, node.lineno
         elif isinstance(node, (ast.With, ast.ClassDef)):
             yield from _names(node.body)
-        elif isinstance(node, ast.Try) and not any(_catches(handler.type) for handler in node.handlers):
+        elif isinstance(node, ast.Try) and not model_text.catches_imports(node):
             yield from _names([*node.body, *node.orelse, *node.finalbody])
-
-
-def _catches(kind: ast.expr | None) -> bool:
-    import ast
-
-    if isinstance(kind, ast.Tuple):
-        return any(_catches(each) for each in kind.elts)
-    return kind is None or (isinstance(kind, ast.Name) and kind.id in _CAUGHT)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import glob
 import os
 
-from umiak.core.problem import Exit, Problem, UmiakError
+from umiak.core.problem import Problem, UmiakError
 from umiak.train.config import load
 from umiak.train.config.paddlerec.directory import DYGRAPH, is_dygraph
 from umiak.train.config.values import Dataset, Device, RunnerClass
@@ -37,7 +37,7 @@ def look(directory: str) -> Survey:
     """Everything below a directory, or one config."""
     if not os.path.isdir(directory) and not (os.path.isfile(directory) and directory.endswith(ENDINGS)):
         what = f"--survey: not a directory, and no config: {directory}"
-        raise UmiakError(Problem(code="UM-TRAIN-080", what=what), exit_status=Exit.BAD_REQUEST)
+        raise UmiakError.of("UM-TRAIN-080", what)
     looking = _Looking(load.installed())
     found, others = [], 0
     for path in _files(directory):
@@ -95,12 +95,14 @@ class _Looking:
         if not dataset.has_slots and dataset.data_converter:
             files.append((dataset.data_converter, dataset.reader_class, "the reader's file"))
         missing: list[str] = []
+        has_fluid = False
         for file, name, what in files:
             text = self._packages.text(file)
             if text is None:
                 yield SurveyReason.CODE, f"{what} is not there: {os.path.basename(file)}"
                 continue
             seen = model_text.look(text, file)
+            has_fluid = has_fluid or model_text.is_model_base(seen)
             if seen.problems:
                 problem = seen.problems[0]
                 reason = SurveyReason.FLUID if problem.code == model_text.OLD else SurveyReason.CODE
@@ -113,6 +115,8 @@ class _Looking:
             missing += [each.name for each in self._packages.missing(file)]
         for name in dict.fromkeys(missing):
             if name.startswith(model_text.FLUID):
+                if has_fluid:  # the trainer provides it to such models and their readers
+                    continue
                 yield SurveyReason.FLUID, f"the model imports {name}"
             else:
                 self.missing[name] = None

@@ -8,8 +8,7 @@ from __future__ import annotations
 from umiak.core.problem import Problem
 from umiak.train.engines import model_text
 from umiak.train.plan.plan import RunRole
-from umiak.train.survey.packages import PackageLook
-from umiak.train.survey.pip_names import command
+from umiak.train.survey.packages import PackageLook, command
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -15,35 +15,30 @@ import os
 from umiak.core.value import value
 from umiak.train.engines import model_text
 from umiak.train.survey import imports
-from umiak.train.survey.pip_names import PIP_NAMES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+PIP_NAMES = {
+    "bs4": "beautifulsoup4",
+    "cv2": "opencv-python",
+    "dateutil": "python-dateutil",
+    "faiss": "faiss-cpu",
+    "google": "protobuf",
+    "PIL": "pillow",
+    "skimage": "scikit-image",
+    "sklearn": "scikit-learn",
+    "yaml": "pyyaml",
+}
+"""What pip calls a package that Python calls otherwise."""
 PROVIDED = ("paddlerec", "paddle_fluid")
 """What the trainer brings, if nobody has installed it."""
 WELL_KNOWN = {
     *PIP_NAMES,
-    *[
-        "faiss",
-        "gensim",
-        "h5py",
-        "jieba",
-        "joblib",
-        "lightgbm",
-        "matplotlib",
-        "networkx",
-        "nltk",
-        "numba",
-        "pandas",
-        "pgl",
-        "requests",
-        "scipy",
-        "six",
-        "tensorflow",
-    ],
-    *["tensorboardX", "torch", "tqdm", "transformers", "ujson", "visualdl", "xgboost"],
+    *["faiss", "gensim", "h5py", "jieba", "joblib", "lightgbm", "matplotlib", "networkx", "nltk", "numba", "pandas"],
+    *["pgl", "requests", "scipy", "six", "tensorboardX", "tensorflow", "torch", "tqdm", "transformers", "ujson"],
+    *["visualdl", "xgboost"],
 }
 """Nobody has a module of their own with such a name."""
 ABOVE = 4
@@ -56,6 +51,11 @@ class MissingPackage:
 
     name: str
     where: str
+
+
+def command(names: Iterable[str]) -> str:
+    """What installs these packages, all at once."""
+    return f"python -m pip install {' '.join(dict.fromkeys(PIP_NAMES.get(name, name) for name in names))}"
 
 
 class PackageLook:

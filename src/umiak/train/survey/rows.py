@@ -10,7 +10,7 @@ from __future__ import annotations
 from enum import Enum
 
 from umiak.core.value import value
-from umiak.train.survey.pip_names import command
+from umiak.train.survey.packages import command
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

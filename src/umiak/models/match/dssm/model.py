@@ -36,9 +36,10 @@ class Model(ClickModel):
 
     def __init__(self, hyper: Hyper, slots: Slots, tables: Tables) -> None:
         super().__init__(hyper, slots, tables)
-        self.embedding = tables.embedding(hyper.sparse_feature_dim, shared=True)
-        self.query = Tower(hyper.sparse_feature_dim, hyper.fc_sizes, activation=nn.Tanh)
-        self.document = Tower(hyper.sparse_feature_dim, hyper.fc_sizes, activation=nn.Tanh)
+        dim = slots.common_dim((hyper.query_slot, hyper.document_slot), hyper.sparse_feature_dim)
+        self.embedding = tables.embedding(dim, shared=True)
+        self.query = Tower(dim, hyper.fc_sizes, activation=nn.Tanh)
+        self.document = Tower(dim, hyper.fc_sizes, activation=nn.Tanh)
         # The smoothing factor of the paper, which is learned here, and what a cosine of 0 means.
         self.scale = self.create_parameter([1], default_initializer=nn.initializer.Constant(5.0))
         self.bias = self.create_parameter([1], is_bias=True)

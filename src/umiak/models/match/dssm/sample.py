@@ -5,14 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from umiak.models.samples import (
-    SAMPLES,
-    SEED,
     Floats,
+    Maker,
     Sample,
     Truth,
     Whole,
     drawn,
-    maker,
     one_id,
     several_ids,
     sigmoid,
@@ -22,9 +20,9 @@ from umiak.models.samples import (
 WORDS, TOPICS, LONGEST, ANSWERS = 60, 5, 8, 4
 
 
-def draw(samples: int = SAMPLES, seed: int = SEED) -> Sample:
+@Maker
+def make(samples: int, rng: np.random.Generator) -> Sample:
     """Four documents for each query, of 2 to 8 words. Words belong to a topic; clicks depend on how many are of the query's."""
-    rng = np.random.default_rng(seed)
     total = with_test(samples)
     group = np.arange(total) // ANSWERS
     topic = rng.integers(0, TOPICS, total)[group]
@@ -62,6 +60,3 @@ def _alike(one: Whole, ones: Whole, other: Whole, others: Whole) -> Floats:
     product = (counts[0] * counts[1]).sum(axis=1)
     cosine: Floats = product / np.sqrt((counts[0] ** 2).sum(axis=1) * (counts[1] ** 2).sum(axis=1))
     return cosine
-
-
-make = maker(draw)

@@ -24,6 +24,7 @@ class Model(Base):
     """The first two sparse slots are labels: a click, and a conversion, which nobody has without a click."""
 
     outputs = ("ctr", "cvr", "ctcvr")
+    weighs_samples = True
 
     @dataclass
     class Hyper:
@@ -48,8 +49,11 @@ class Model(Base):
 
     def loss(self, results: Results, inputs: Inputs) -> paddle.Tensor:
         # Conversion rates are never compared with anything alone: of what was not clicked, nobody knows.
-        clicks = functional.binary_cross_entropy(results["ctr"], inputs.numbers(self.click))
-        return clicks + functional.binary_cross_entropy(results["ctcvr"], inputs.numbers(self.conversion))
+        told = ((results["ctr"], self.click), (results["ctcvr"], self.conversion))
+        losses = [
+            functional.binary_cross_entropy(answer, inputs.numbers(label), reduction="none") for answer, label in told
+        ]
+        return inputs.mean(losses[0], self.click) + inputs.mean(losses[1], self.conversion)
 
     def metrics(self) -> dict[str, ModelMetric]:
         return {

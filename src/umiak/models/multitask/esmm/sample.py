@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from umiak.models.samples import SAMPLES, SEED, Sample, Truth, criteo, drawn, maker, scaled, sigmoid, with_test
+from umiak.models.samples import Maker, Sample, Truth, criteo, drawn, scaled, sigmoid, with_test
 
 
-def draw(samples: int = SAMPLES, seed: int = SEED) -> Sample:
+@Maker
+def make(samples: int, rng: np.random.Generator) -> Sample:
     """Samples in the layout of Criteo's data, with two labels; nobody converts without a click."""
-    rng = np.random.default_rng(seed)
     x = criteo(rng, with_test(samples))
     ctr = sigmoid(scaled(x.weights(rng, *range(1, 9)).sum(axis=(1, 2)) + x.numbers[:, 0], 1.4, mean=-0.5))
     cvr = sigmoid(scaled(x.weights(rng, *range(5, 13)).sum(axis=(1, 2)) + x.numbers[:, 1], 1.4, mean=-0.5))
@@ -23,6 +23,3 @@ def draw(samples: int = SAMPLES, seed: int = SEED) -> Sample:
         },
         train=samples,
     )
-
-
-make = maker(draw)

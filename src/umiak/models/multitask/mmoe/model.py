@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 class Model(Base):
     """The first ``gate_num`` sparse slots are the tasks' labels; a result has the name of its label."""
 
+    weighs_samples = True
+
     @dataclass
     class Hyper:
         """Sizes."""
@@ -56,7 +58,8 @@ class Model(Base):
 
     def loss(self, results: Results, inputs: Inputs) -> paddle.Tensor:
         logits = paddle.concat([results[f"{label}_logit"] for label in self.labels], axis=1)
-        return cross_entropy(logits, inputs.numbers(*self.labels)).sum(axis=1).mean()
+        losses = cross_entropy(logits, inputs.numbers(*self.labels))
+        return inputs.mean(losses, *self.labels) * len(self.labels)
 
     def metrics(self) -> dict[str, ModelMetric]:
         return {f"{label}_auc": ModelMetric(metric=Auc(), result=label, label=label) for label in self.labels}

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from umiak.models.samples import SAMPLES, SEED, Sample, Truth, criteo, drawn, maker, pairs, scaled, sigmoid, with_test
+from umiak.models.samples import Maker, Sample, Truth, criteo, drawn, pairs, scaled, sigmoid, with_test
 
 
-def draw(samples: int = SAMPLES, seed: int = SEED) -> Sample:
+@Maker
+def make(samples: int, rng: np.random.Generator) -> Sample:
     """Samples in the layout of Criteo's data, with two labels."""
-    rng = np.random.default_rng(seed)
     x = criteo(rng, with_test(samples))
     common = scaled(x.weights(rng, *range(1, 7)).sum(axis=(1, 2)), 1.0)
     middle = scaled(-np.abs(x.numbers[:, 0]), 0.7)
@@ -25,6 +25,3 @@ def draw(samples: int = SAMPLES, seed: int = SEED) -> Sample:
         },
         train=samples,
     )
-
-
-make = maker(draw)

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from umiak.models.samples import SAMPLES, SEED, Sample, clicks, criteo, maker, scaled, with_test
+from umiak.models.samples import Criteo, Floats, of_criteo, scaled
 
 
-def draw(samples: int = SAMPLES, seed: int = SEED) -> Sample:
-    """Samples in the layout of Criteo's data."""
-    rng = np.random.default_rng(seed)
-    x = criteo(rng, with_test(samples))
+@of_criteo
+def make(rng: np.random.Generator, x: Criteo) -> Floats:
+    """The logit of a click."""
     sums = [scaled(x.weights(rng, *slots).sum(axis=(1, 2)), 1.0) for slots in ((1, 2), (3, 4), (5, 6), (7, 8))]
     alone = sums[0] + sums[2]
     products = sums[0] * sums[1] + sums[2] * sums[3]
-    return clicks(rng, scaled(alone, 0.8) + scaled(products, 1.4, mean=-1.0), x.columns, samples)
-
-
-make = maker(draw)
+    return scaled(alone, 0.8) + scaled(products, 1.4, mean=-1.0)

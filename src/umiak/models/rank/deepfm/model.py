@@ -31,7 +31,7 @@ class Model(ClickModel):
         super().__init__(hyper, slots, tables)
         self.wide = Wide(self.features, slots, tables)
         self.fields = Fields(self.features, slots, hyper.sparse_feature_dim, tables)
-        self.deep = Tower(self.fields.count * hyper.sparse_feature_dim, hyper.fc_sizes, out=1)
+        self.deep = Tower(self.fields.count * self.fields.dim, hyper.fc_sizes, out=1)
 
     def logit(self, inputs: Inputs) -> paddle.Tensor:
         fields = self.fields(inputs)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from umiak.models.samples import SAMPLES, SEED, Sample, clicks, maker, one_id, scaled, several_ids, with_test
+from umiak.models.samples import Maker, Sample, clicks, one_id, scaled, several_ids, with_test
 
 CATEGORIES, ITEMS, LONGEST = 10, 100, 12
 """Item 17 is of category 7."""
 
 
-def draw(samples: int = SAMPLES, seed: int = SEED) -> Sample:
+@Maker
+def make(samples: int, rng: np.random.Generator) -> Sample:
     """A history of 1 to 12 items that is of three categories for the most part, and an item; each with its category."""
-    rng = np.random.default_rng(seed)
     total = with_test(samples)
     liked = rng.integers(0, CATEGORIES, (total, 3))
     chosen = np.take_along_axis(liked, rng.integers(0, 3, (total, LONGEST)), axis=1)
@@ -30,6 +30,3 @@ def draw(samples: int = SAMPLES, seed: int = SEED) -> Sample:
         several_ids("hist_cat", 1 + categories, lengths),
     )
     return clicks(rng, scaled(had.sum(axis=1), 1.4) + scaled(popular, 0.5, mean=-1.0), columns, samples)
-
-
-make = maker(draw)

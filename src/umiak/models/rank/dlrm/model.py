@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import paddle
 
-from umiak.models import ClickModel, Problem, UmiakError
+from umiak.models import ClickModel, UmiakError
 from umiak.models.blocks import Dots, Tower
 
 if TYPE_CHECKING:
@@ -30,15 +30,13 @@ class Model(ClickModel):
 
     def __init__(self, hyper: Hyper, slots: Slots, tables: Tables) -> None:
         super().__init__(hyper, slots, tables)
-        dim = hyper.sparse_feature_dim
+        dim = slots.common_dim(self.features, hyper.sparse_feature_dim)
         self.bottom = Tower(slots.dense_width, hyper.bot_layer_sizes)
         if self.bottom.width != dim or not slots.dense_width:
-            raise UmiakError(
-                Problem(
-                    code="UM-TRAIN-012",
-                    what=f"dlrm multiplies what comes out of bot_layer_sizes with rows: {self.bottom.width} numbers with {dim}",
-                    hint=f"let bot_layer_sizes end with {dim}, and let the dataset have a dense slot",
-                )
+            raise UmiakError.of(
+                "UM-TRAIN-012",
+                f"dlrm multiplies what comes out of bot_layer_sizes with rows: {self.bottom.width} numbers with {dim}",
+                hint=f"let bot_layer_sizes end with {dim}, and let the dataset have a dense slot",
             )
         self.embedding = tables.embedding(dim)
         self.dots = Dots(1 + len(self.features))

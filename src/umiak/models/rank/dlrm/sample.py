@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from umiak.models.samples import SAMPLES, SEED, Sample, clicks, criteo, maker, pairs, scaled, with_test
+from umiak.models.samples import Criteo, Floats, of_criteo, pairs, scaled
 
 
-def draw(samples: int = SAMPLES, seed: int = SEED) -> Sample:
-    """Samples in the layout of Criteo's data."""
-    rng = np.random.default_rng(seed)
-    x = criteo(rng, with_test(samples))
+@of_criteo
+def make(rng: np.random.Generator, x: Criteo) -> Floats:
+    """The logit of a click."""
     said = scaled(x.numbers[:, :3].sum(axis=1), 1.0)
     alone = x.weights(rng, *range(1, 9)).sum(axis=(1, 2))
     together = pairs(x.weights(rng, 2, 3, 4))
     lets = scaled(x.weights(rng, 1)[:, 0, 0], 0.7, mean=1.0)
-    return clicks(rng, scaled(alone, 0.8) + 0.9 * said * lets + scaled(together, 0.9, mean=-1.0), x.columns, samples)
-
-
-make = maker(draw)
+    return scaled(alone, 0.8) + 0.9 * said * lets + scaled(together, 0.9, mean=-1.0)

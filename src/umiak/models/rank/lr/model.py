@@ -5,7 +5,7 @@ The oldest model of clicks, and the one to beat: what it reaches is what feature
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from umiak.models import ClickModel
 from umiak.models.blocks import Wide
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class Model(ClickModel):
     """The logit is the sum of the weights."""
 
-    def __init__(self, hyper: Any, slots: Slots, tables: Tables) -> None:
+    def __init__(self, hyper: object, slots: Slots, tables: Tables) -> None:
         super().__init__(hyper, slots, tables)
         self.wide = Wide(self.features, slots, tables)
 

@@ -34,7 +34,7 @@ class Model(ClickModel):
         self.fields = Fields(self.features, slots, hyper.sparse_feature_dim, tables)
         self.cin = Interactions(self.fields.count, hyper.layer_sizes_cin)
         self.cin_top = paddle.nn.Linear(self.cin.width, 1, bias_attr=False)
-        self.deep = Tower(self.fields.count * hyper.sparse_feature_dim, hyper.layer_sizes_dnn, out=1)
+        self.deep = Tower(self.fields.count * self.fields.dim, hyper.layer_sizes_dnn, out=1)
 
     def logit(self, inputs: Inputs) -> paddle.Tensor:
         fields = self.fields(inputs)

@@ -24,6 +24,7 @@ class Model(ClickModel):
     """The product of a word's vector and its neighbour's is the logit of their being one."""
 
     outputs = ("probability", "vector")
+    weighs_samples = False
 
     @dataclass
     class Hyper:
@@ -36,9 +37,10 @@ class Model(ClickModel):
 
     def __init__(self, hyper: Hyper, slots: Slots, tables: Tables) -> None:
         super().__init__(hyper, slots, tables)
-        near = 0.5 / hyper.sparse_feature_dim
-        self.words = tables.embedding(hyper.sparse_feature_dim, init=Uniform(-near, near))
-        self.neighbours = tables.embedding(hyper.sparse_feature_dim, table="neighbour", init=Constant())
+        self.dim = slots.common_dim((hyper.word_slot, hyper.neighbour_slot), hyper.sparse_feature_dim)
+        near = 0.5 / self.dim
+        self.words = tables.embedding(self.dim, init=Uniform(-near, near))
+        self.neighbours = tables.embedding(self.dim, table="neighbour", init=Constant())
 
     def forward(self, inputs: Inputs) -> Results:
         word = self.words(inputs.ids(self.hyper.word_slot))
@@ -47,7 +49,7 @@ class Model(ClickModel):
         results = {"logit": logit, "probability": functional.sigmoid(logit), "vector": word.squeeze(1)}
         if self.training:
             others = paddle.randint(0, neighbour.shape[0], [neighbour.shape[0] * self.hyper.neg_num])
-            drawn = neighbour.squeeze(1)[others].reshape([-1, self.hyper.neg_num, self.hyper.sparse_feature_dim])
+            drawn = neighbour.squeeze(1)[others].reshape([-1, self.hyper.neg_num, self.dim])
             results["drawn"] = (word * drawn).sum(axis=2)
         return results
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from umiak.models.samples import SAMPLES, SEED, Sample, Truth, maker, one_id, with_test
+from umiak.models.samples import Maker, Sample, Truth, one_id, with_test
 
 WORDS, TOPICS = 120, 8
 
 
-def draw(samples: int = SAMPLES, seed: int = SEED) -> Sample:
+@Maker
+def make(samples: int, rng: np.random.Generator) -> Sample:
     """Pairs of neighbours to learn from; among those to evaluate with, every other pair is of two words that met by chance."""
-    rng = np.random.default_rng(seed)
     total = with_test(samples)
     words = np.exp(rng.normal(size=(TOPICS, WORDS)) * 2.0)
     words /= words.sum(axis=1, keepdims=True)
@@ -30,6 +30,3 @@ def draw(samples: int = SAMPLES, seed: int = SEED) -> Sample:
         truths={"auc": Truth(label="near", probability=likely)},
         train=samples,
     )
-
-
-make = maker(draw)

@@ -2,6 +2,7 @@
 
 model.py                our own form
 dygraph_model.py        class DygraphModel: a model of PaddleRec 2, run as it is
+class Model(ModelBase)  a model of PaddleRec 1.8.5, run as it is, in whatever file
 static_model.py alone   a static program, which PaddleRec's static trainers run
 """
 
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 OWN, DYGRAPH, STATIC = "model.py", "dygraph_model.py", "static_model.py"
 NET = "net.py"
 _CLASS = r"(?m)^class\s+DygraphModel\b"
+_OLD_CLASS = r"(?m)^class\s+Model\b"
+_OLD_BASE = r"\bModelBase\b|(?m:^from\s+paddlerec\.core\.model\s)"
 _BATCH_SIZE = r"""["'](?:[\w.]*[._])?batch_size["']"""
 
 
@@ -37,6 +40,10 @@ class ModelDirectory:
     names: tuple[str, ...] = ()
     dygraph: tuple[str, ...] = ()
     """Those that have a class DygraphModel."""
+    old: tuple[str, ...] = ()
+    """Paths of files that the config names and that have a class Model of PaddleRec 1.8.5."""
+    old_full_batches: tuple[str, ...] = ()
+    """Of these, those that need batches of one size."""
     one_by_one: tuple[str, ...] = ()
     """Readers that go through their files one after the other: see `reader_text`."""
     full_batches: bool = False
@@ -53,20 +60,30 @@ class ModelDirectory:
         return name, ModelForm.STATIC if last == STATIC else ModelForm.OWN
 
 
-def directory(texts: Mapping[str, str]) -> ModelDirectory:
-    """The value, from the names of Python files and what is in them."""
+def directory(texts: Mapping[str, str], named: Mapping[str, str] | None = None) -> ModelDirectory:
+    """The value, from the names of Python files and what is in them; ``named``: files of models that the config names, by their paths."""
     import re  # not before it is needed
 
     dygraph = tuple(sorted(name for name, text in texts.items() if name == DYGRAPH or re.search(_CLASS, text)))
+    old = {name: text for name, text in (named or {}).items() if is_old(text)}
     looked_at = {*dygraph, NET}
     return ModelDirectory(
         names=tuple(sorted(texts)),
         dygraph=dygraph,
+        old=tuple(sorted(old)),
+        old_full_batches=tuple(sorted(name for name, text in old.items() if re.search(_BATCH_SIZE, text))),
         one_by_one=tuple(
             sorted(name for name, text in texts.items() if dygraph and "RecDataset" in text and reads_one_by_one(text))
         ),
         full_batches=any(re.search(_BATCH_SIZE, text) for name, text in texts.items() if name in looked_at),
     )
+
+
+def is_old(text: str) -> bool:
+    """Whether a file has a model in the form of PaddleRec 1.8.5."""
+    import re
+
+    return bool(re.search(_OLD_CLASS, text) and re.search(_OLD_BASE, text))
 
 
 def is_dygraph(model: str) -> bool:

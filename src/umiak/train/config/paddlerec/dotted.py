@@ -14,22 +14,24 @@ import posixpath
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
     from typing import Any
 
+    from umiak.core.json_types import JsonMapping, JsonObject
 
-def dotted(written: Mapping[str, Any], config: str) -> dict[str, Any]:
+
+def dotted(written: JsonMapping, config: str) -> JsonObject:
     """The config as one dictionary. ``config`` is the absolute path of its file."""
-    made: dict[str, Any] = {}
+    made: JsonObject = {}
     _flatten("", written, made)
     made["config_abs_dir"] = posixpath.dirname(config)
     made["yaml_path"] = config
     return made
 
 
-def retyped(before: Mapping[str, Any], after: Mapping[str, Any], said: Iterable[str]) -> dict[str, Any]:
+def retyped(before: JsonMapping, after: JsonMapping, said: Iterable[str]) -> JsonObject:
     """The config with what was overridden in the types that PaddleRec's trainer gives it: ``before`` is what the file says, ``after`` with YAML's types."""
-    made: dict[str, Any] = copy.deepcopy(dict(after))
+    made: JsonObject = copy.deepcopy(dict(after))
     for text in said:
         path, _, word = text.partition("=")
         parts = path.strip().split(".")
@@ -61,18 +63,18 @@ def _at(found: Any, parts: list[str]) -> Any:
     return found
 
 
-def _flatten(prefix: str, section: Mapping[str, Any], made: dict[str, Any]) -> None:
+def _flatten(prefix: str, section: JsonMapping, made: JsonObject) -> None:
     for key, item in section.items():
         if isinstance(item, dict):
             _flatten(f"{prefix}{key}.", item, made)
         else:
-            made[f"{prefix}{key}"] = _listed(item)
+            made[f"{prefix}{key}"] = listed(item)
 
 
-def _listed(item: Any) -> Any:
-    """Lists as code expects them: a tuple can't be added to a list."""
+def listed(item: Any) -> Any:
+    """Lists in the place of tuples, however deep: code adds lists to them, and YAML has no tuples."""
     if isinstance(item, (tuple, list)):
-        return [_listed(each) for each in item]
+        return [listed(each) for each in item]
     if isinstance(item, dict):
-        return {key: _listed(each) for key, each in item.items()}
+        return {key: listed(each) for key, each in item.items()}
     return item

@@ -18,6 +18,8 @@ from typing import Any
 import numpy as np
 import paddle
 
+States = tuple[Any, ...]
+"""Of all of them, in this process."""
 _STATE = paddle.base.core.GeneratorState
 
 
@@ -33,12 +35,12 @@ def seed_all(seed: int) -> None:
     paddle.seed(seed)
 
 
-def states() -> tuple[Any, ...]:
+def states() -> States:
     """As they are now, for `set_states` in this process."""
     return random.getstate(), np.random.get_state(), _cpu().get_state(), _on_device()
 
 
-def set_states(kept: tuple[Any, ...]) -> None:
+def set_states(kept: States) -> None:
     """What `states` gave is drawn next."""
     of_python, of_numpy, of_cpu, of_device = kept
     random.setstate(of_python)

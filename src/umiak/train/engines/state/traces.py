@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 import paddle
 
+from umiak.ps import paddle_internals
 from umiak.train.engines import own_code
 from umiak.train.engines.state import generators
 
@@ -185,7 +186,7 @@ def _of_names(item: type | types.ModuleType) -> _Found:
     return [*kept.values(), *(item.__bases__ if isinstance(item, type) else ())], undo
 
 
-def _own_names(item: type | types.ModuleType) -> dict[str, Any]:
+def _own_names(item: type | types.ModuleType) -> dict[str, object]:
     return {name: each for name, each in vars(item).items() if not name.startswith("__")}
 
 
@@ -211,12 +212,12 @@ def _of_slots(item: Any) -> Iterator[_Found]:
 
 def _of_tensor(tensor: paddle.Tensor) -> _Found:
     """Its numbers. One whose numbers are in a table has none; the table learns from no look."""
-    if not tensor._is_initialized() or not tensor.size:  # noqa: SLF001
+    if not paddle_internals.is_initialized(tensor) or not tensor.size:
         return (), _nothing
     kept = paddle.Tensor.numpy(tensor).copy()
 
     def undo() -> None:
-        if tensor._is_initialized() and paddle.Tensor.numpy(tensor).tobytes() == kept.tobytes():  # noqa: SLF001
+        if paddle_internals.is_initialized(tensor) and paddle.Tensor.numpy(tensor).tobytes() == kept.tobytes():
             return
         paddle.Tensor.set_value(tensor, paddle.to_tensor(kept, dtype=tensor.dtype))
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import importlib
 import importlib.abc
-import importlib.machinery
 import importlib.util
 import sys
 import types
-from typing import Any
+from collections.abc import Iterator
+from importlib.machinery import ModuleSpec
 
 PADDLE, IO = "paddle", "paddle.io"
 
@@ -22,7 +22,7 @@ PADDLE, IO = "paddle", "paddle.io"
 class MapStyleBase:
     """What map-style readers are derived from."""
 
-    def __getitem__(self, at: int) -> Any:
+    def __getitem__(self, at: int) -> object:
         raise NotImplementedError(f"{type(self).__name__} has no __getitem__")
 
     def __len__(self) -> int:
@@ -32,7 +32,7 @@ class MapStyleBase:
 class IterableBase(MapStyleBase):
     """What iterable readers are derived from."""
 
-    def __iter__(self) -> Any:
+    def __iter__(self) -> Iterator[object]:
         raise NotImplementedError(f"{type(self).__name__} has no __iter__")
 
 
@@ -43,12 +43,13 @@ def install() -> None:
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:  # noqa: ARG002 - as Python calls it
+    def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
+        del path, target  # as Python calls it
         if name in (PADDLE, IO):
-            return importlib.machinery.ModuleSpec(name, _Light(self), is_package=True)
+            return ModuleSpec(name, _Light(self), is_package=True)
         if name.startswith(f"{PADDLE}."):
             self.make_real()
-            return importlib.machinery.ModuleSpec(name, _Real())
+            return ModuleSpec(name, _Real())
         return None
 
     def make_real(self) -> None:
@@ -66,10 +67,10 @@ class _Light(importlib.abc.Loader):
     def __init__(self, finder: _Finder) -> None:
         self._finder = finder
 
-    def create_module(self, spec: Any) -> types.ModuleType:
+    def create_module(self, spec: ModuleSpec) -> types.ModuleType:
         module = types.ModuleType(spec.name)
 
-        def asked(name: str) -> Any:
+        def asked(name: str) -> object:
             if name.startswith("__"):
                 raise AttributeError(name)
             self._finder.make_real()
@@ -87,7 +88,7 @@ class _Light(importlib.abc.Loader):
 class _Real(importlib.abc.Loader):
     """Gives the real module of a name, which it imports."""
 
-    def create_module(self, spec: Any) -> types.ModuleType:
+    def create_module(self, spec: ModuleSpec) -> types.ModuleType:
         return importlib.import_module(spec.name)
 
     def exec_module(self, module: types.ModuleType) -> None:

@@ -14,52 +14,38 @@ import queue
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING
 
-from umiak.core.problem import Problem
 from umiak.train.reading.batches import StackedBatch
 from umiak.train.reading.datasets import stacking
-from umiak.train.reading.pool import ReaderClass, UserCodeError, WorkerProcess, died
+from umiak.train.reading.pool import ReaderClass, ReaderProcesses, WorkerProcess, died, raised
+
+if TYPE_CHECKING:
+    from umiak.core.json_types import JsonObject
 
 AHEAD = 4
 """So many batches of each process may wait."""
-PROGRAM = "umiak.train.reading.datasets.worker"
 
 
-class DatasetProcesses:
-    """Some processes with one reader class. They can be used again when everything was read to its end."""
+class DatasetProcesses(ReaderProcesses):
+    """Those that open files themselves."""
+
+    program = "umiak.train.reading.datasets.worker"
+    is_alone = True
 
     def __init__(self, kind: ReaderClass, count: int = 1) -> None:
-        self.kind = kind
-        self.warnings: list[Problem] = []
-        """What is odd about the class, as far as it is known by now."""
-        self._workers: list[WorkerProcess] = []
         self._opened = False
-        try:
-            for number in range(max(1, count)):
-                worker = WorkerProcess(number, self.warnings, PROGRAM, is_alone=True)
-                self._workers.append(worker)
-                with suppress(OSError):  # it has died already; that is told when its answer is waited for
-                    worker.tell({"do": "open", "file": kind.file, "class": kind.name, "config": kind.settings})
-        except BaseException:
-            self.close()
-            raise
-
-    @property
-    def pids(self) -> tuple[int, ...]:
-        return tuple([worker.process.pid for worker in self._workers])
-
-    @property
-    def is_open(self) -> bool:
-        return bool(self._workers)
+        super().__init__(kind, max(1, count))
 
     @property
     def count(self) -> int:
         return len(self._workers)
 
-    def read(self, questions: Sequence[dict[str, Any]]) -> list[BatchStream]:
+    def read(self, questions: Sequence[JsonObject]) -> list[BatchStream]:
         """One stream of batches for each process, as it is told."""
-        self._open()
+        if not self._opened:
+            self._wait_until_open("imported")
+            self._opened = True
         streams = []
         for worker, question in zip(self._workers, questions, strict=False):
             try:
@@ -69,25 +55,14 @@ class DatasetProcesses:
             streams.append(BatchStream(worker, self.kind))
         return streams
 
-    def close(self) -> None:
-        """End the processes, whatever they are doing."""
-        for worker in self._workers:
-            worker.end()
-        self._workers = []
+    def _opening(self) -> JsonObject:
+        return {"config": self.kind.settings}
 
-    def _open(self) -> None:
-        if self._opened:
-            return
-        for worker in self._workers:
-            try:
-                head, _ = worker.hear()
-            except (EOFError, OSError) as error:
-                raise died(worker, self.kind, "while its class was being imported") from error
-            if "failed" in head:
-                told = head["failed"]
-                problem = Problem(code="UM-DATA-010", what=told["what"], why=told["trace"] or None, hint=told["hint"])
-                raise UserCodeError(problem, trace=told["trace"])
-        self._opened = True
+
+class PlaceProcesses(DatasetProcesses):
+    """Those that run readers of PaddleRec 1.8.5, whose fields have places and no names."""
+
+    program = "umiak.train.reading.datasets.place_worker"
 
 
 class BatchStream:
@@ -138,7 +113,9 @@ class BatchStream:
                 self._put(None)
                 return
             if "failed" in head:
-                self._put(self._failed(head["failed"]))
+                told = head["failed"]
+                place = told["place"] or {}
+                self._put(raised(told, self._kind, place.get("file"), place.get("line")))
                 return
             batch = stacking.unpacked(head["tree"], blocks)
             # As with the DataLoader: what is no list of fields is one field.
@@ -151,15 +128,3 @@ class BatchStream:
             with suppress(queue.Full):
                 self._queue.put(item, timeout=1.0)
                 return
-
-    def _failed(self, told: dict[str, Any]) -> UserCodeError:
-        place = told["place"] or {}
-        file, line = place.get("file"), place.get("line")
-        problem = Problem(
-            code="UM-DATA-011",
-            what=f"{told['what']} (class {self._kind.name} of {self._kind.file})",
-            why=told["trace"] or None,
-            hint=told["hint"],
-            where=(f"{file}:{line}" if line else file) if file else self._kind.file,
-        )
-        return UserCodeError(problem, file=file, line=line, trace=told["trace"])

@@ -8,19 +8,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
-from umiak.core.decode import Malformed, decode, encode
-from umiak.core.problem import Problem, UmiakError
+from umiak.core.decode import encode
+from umiak.core.problem import Problem
 from umiak.core.value import value
 from umiak.train.config.values import Dataset
 from umiak.train.reading.batches import Batch, StackedBatch
 from umiak.train.reading.datasets.division import DatasetPart
-from umiak.train.reading.datasets.processes import BatchStream, DatasetProcesses
+from umiak.train.reading.datasets.processes import BatchStream, DatasetProcesses, PlaceProcesses
 from umiak.train.reading.pool import ReaderClass
-from umiak.train.reading.positions import Position, Share
+from umiak.train.reading.positions import Position, Share, place_of
 from umiak.train.reading.samples import Samples
 from umiak.train.reading.shuffling import pieces
+
+if TYPE_CHECKING:
+    from umiak.core.json_types import JsonObject
 
 
 @value
@@ -49,10 +52,11 @@ class DatasetSamples(Samples):
         super().__init__(of)
         self.given = begin.samples if begin else 0
         count = max(1, dataset.reader_processes)
-        place = _place(begin.at) if begin else DatasetPosition(given=(0,) * count)
+        place = place_of(DatasetPosition, begin.at) if begin else DatasetPosition(given=(0,) * count)
         self._given, self._turn = list(place.given), place.turn
         fits = pool is not None and pool.is_open and pool.count >= len(self._given)
-        self._pool = pool if pool is not None and fits else DatasetProcesses(kind, len(self._given))
+        program = PlaceProcesses if dataset.by_place else DatasetProcesses
+        self._pool = pool if pool is not None and fits else program(kind, len(self._given))
         self._is_own_pool = self._pool is not pool
         self._streams: list[BatchStream] = []
         self._files = own.files
@@ -101,7 +105,7 @@ class DatasetSamples(Samples):
     def _at(self) -> str:
         return json.dumps(encode(DatasetPosition(given=tuple(self._given), turn=self._turn)))
 
-    def _question(self, dataset: Dataset, own: DatasetPart, number: int) -> dict[str, Any]:
+    def _question(self, dataset: Dataset, own: DatasetPart, number: int) -> JsonObject:
         """What one of the processes is told to read."""
         count = len(self._given)
         has_own_files = own.step == 1 and len(own.files) >= count > 1 and dataset.divide_by.value == "files"
@@ -121,11 +125,3 @@ class DatasetSamples(Samples):
             # Trainers that take every N-th batch of the same samples must see them in the same order.
             "window_seed": pieces.window_seed(self.of) if own.step == 1 else pieces.mixed(self.of.seed, self.of.epoch),
         }
-
-
-def _place(text: str) -> DatasetPosition:
-    try:
-        return decode(DatasetPosition, json.loads(text))
-    except (Malformed, ValueError) as error:
-        problem = Problem(code="UM-DATA-003", what=f"not a position of a reader class: {error}")
-        raise UmiakError(problem) from error

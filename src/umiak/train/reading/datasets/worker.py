@@ -15,29 +15,45 @@ import os
 import random
 import sys
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import umiak_native
 
-from umiak.train.reading import exchange
+from umiak.train.reading import exchange, hash_calls
 from umiak.train.reading.datasets import light_paddle, stacking
-from umiak.train.reading.user_code import hash_calls
-from umiak.train.reading.worker import UserCodeFailed, said_by, serve, trace_of, user_class
+from umiak.train.reading.worker import UserCodeFailed, making, said_by, serve, trace_of, user_class
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from umiak.core.json_types import JsonObject
+
+
+class BatchMaker(Protocol):
+    """A class of the user's that gives batches."""
+
+    def batches(self, told: JsonObject, /) -> Iterator[tuple[Any, int]]:
+        """Each batch that is this process's, and its size."""
 
 
 def main(argv: list[str]) -> int:
     """Answer messages until there are no more."""
-    return serve(argv, _answer)
+    return serve_batches(argv, _DatasetRun)
 
 
-def _answer(questions: io.FileIO, answers: io.FileIO) -> None:
-    run: _DatasetRun | None = None
+def serve_batches(argv: list[str], opened: Callable[[str, str, JsonObject], BatchMaker]) -> int:
+    """Answer messages until there are no more; ``opened`` gets the file, the name and the config of a class."""
+    return serve(argv, lambda questions, answers: _answer(questions, answers, opened))
+
+
+def _answer(questions: io.FileIO, answers: io.FileIO, opened: Callable[[str, str, JsonObject], BatchMaker]) -> None:
+    run: BatchMaker | None = None
     while True:
         head, _ = exchange.receive(questions)
         try:
             if head["do"] == "open":
-                run = _DatasetRun(head["file"], head["class"], head["config"])
+                run = opened(head["file"], head["class"], head["config"])
                 # A batch is thousands of small objects, none of them in a circle: look for circles less often.
                 gc.freeze()
                 gc.set_threshold(100_000, 20, 20)
@@ -55,7 +71,7 @@ def _answer(questions: io.FileIO, answers: io.FileIO) -> None:
 class _DatasetRun:
     """A class of the user's, and the object of it that was made last."""
 
-    def __init__(self, file: str, name: str, config: dict[str, Any]) -> None:
+    def __init__(self, file: str, name: str, config: JsonObject) -> None:
         self.file, self.name, self.config = file, name, config
         words = ""
         if os.path.isfile(file):
@@ -70,14 +86,14 @@ class _DatasetRun:
         self.made: Any = None
         self.made_of: Any = None
 
-    def batches(self, told: dict[str, Any]) -> Iterator[tuple[Any, int]]:
+    def batches(self, told: JsonObject) -> Iterator[tuple[Any, int]]:
         """Each batch that is this process's, and its size."""
         dataset = self._dataset(told["files"], told["seed"])
         size, turns, turn, skip = told["batch"], told["turns"], told["turn"], told["skip"]
         # Whole batches, because a reader may pad the samples of one batch to a shape of its own.
         own = _Own(told["first"], told["step"], 1 if told["ready"] else size)
         is_map = not hasattr(dataset, "__iter__")
-        _seed(f"{told['seed']}/{told['epoch']}")
+        seed_all(f"{told['seed']}/{told['epoch']}")
         window, seed = told["window"], told["window_seed"]
         if is_map:
             samples = self._indexed(dataset, seed if window else None)
@@ -85,7 +101,7 @@ class _DatasetRun:
             samples = self._iterated(dataset, own)
             own.is_in_order = not window
             if window:
-                samples = _shuffled(samples, max(1, window // size) if told["ready"] else window, seed)
+                samples = shuffled(samples, max(1, window // size) if told["ready"] else window, seed)
         samples = (each for at, each in enumerate(samples) if own.has(at))
         if told["ready"]:
             for at, (number, sample) in enumerate(samples):
@@ -93,7 +109,7 @@ class _DatasetRun:
                     batch = stacking.as_it_is(self._value(number, sample))
                     yield batch, stacking.length(batch)
             return
-        waiting: list[tuple[int, Any]] = []
+        waiting: list[tuple[int, object]] = []
         at = 0
         for each in samples:
             waiting.append(each)
@@ -108,12 +124,9 @@ class _DatasetRun:
     def _dataset(self, files: list[str], seed: int) -> Any:
         """An object of the class. It is used again for the next epoch, unless its code draws at random: then a run that goes on there would see something else."""
         if self.made is None or self.draws or self.made_of != files:
-            _seed(str(seed))
-            try:
+            seed_all(str(seed))
+            with making(self.name, self.file):
                 self.made = self.kind(list(files), self.config)
-            except BaseException as error:
-                what = f"class {self.name} of {self.file} can't be made: {said_by(error)}"
-                raise UserCodeFailed(what, trace=trace_of(error, self.file)) from error
             self.made_of = files
         return self.made
 
@@ -148,7 +161,7 @@ class _DatasetRun:
         except BaseException as error:
             raise self._failed(error, f"at sample {number + 1}") from error
 
-    def _stacked(self, waiting: list[tuple[int, Any]], own: _Own) -> Any:
+    def _stacked(self, waiting: list[tuple[int, object]], own: _Own) -> Any:
         values = [self._value(number, each) for number, each in waiting]
         try:
             return stacking.stacked(values)
@@ -187,7 +200,7 @@ class _Deferred:
         self.dataset, self.at = dataset, at
 
 
-def _shuffled(samples: Iterator[Any], window: int, seed: int) -> Iterator[Any]:
+def shuffled(samples: Iterator[Any], window: int, seed: int) -> Iterator[Any]:
     """The same samples, permuted in windows of so many."""
     number = 0
     while held := list(itertools.islice(samples, window)):
@@ -196,14 +209,14 @@ def _shuffled(samples: Iterator[Any], window: int, seed: int) -> Iterator[Any]:
         number += 1
 
 
-def _seed(text: str) -> None:
+def seed_all(text: str) -> None:
     """Let everything that draws at random begin with the same numbers."""
     drawn = random.Random(text).getrandbits(32)  # noqa: S311 - no secret
     random.seed(drawn)
     np.random.seed(drawn)
 
 
-def _place(error: BaseException) -> dict[str, Any] | None:
+def _place(error: BaseException) -> JsonObject | None:
     """The file that was being read when the code raised, and the line, if it can be told."""
     at, found = error.__traceback__, None
     while at is not None:
@@ -212,7 +225,7 @@ def _place(error: BaseException) -> dict[str, Any] | None:
     return found
 
 
-def _open_file(frame: Any) -> dict[str, Any] | None:
+def _open_file(frame: Any) -> JsonObject | None:
     """A file that a frame has open, and the line of it that the frame has in a variable."""
     if frame is None:
         return None

@@ -15,7 +15,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from umiak.core.problem import Problem
-from umiak.core.value import value
+from umiak.core.value import replace, value
 
 LOOK_EVERY = 256
 """Samples, at least, from one look at the counts to the next."""
@@ -82,15 +82,7 @@ class LabelRuns:
                 self._longest = LabelsSeen(label=label, length=self._length, start=self._start, file=self._file)
 
     def seen(self) -> LabelsSeen:
-        longest = self._longest
-        return LabelsSeen(
-            negatives=self._counts[0],
-            positives=self._counts[1],
-            label=longest.label,
-            length=longest.length,
-            start=longest.start,
-            file=longest.file,
-        )
+        return replace(self._longest, negatives=self._counts[0], positives=self._counts[1])
 
 
 class LabelWatch:

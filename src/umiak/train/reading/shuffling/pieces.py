@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-import random
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -71,8 +70,8 @@ def share(files: Sequence[File], shuffle: Shuffle, *, rank: int, world: int, see
     if shuffle.is_remote:
         ordered = dividing.in_order(files, shuffled=True, seed=seed, epoch=epoch)
         own = dividing.share(ordered, rank=rank, world=world)
-        return _permuted(_cut(own, files, size), f"{seed}/{epoch}/{rank}")
-    pieces = _permuted(parts.pieces(files, size), f"{seed}/{epoch}")
+        return dividing.permuted(_cut(own, files, size), f"pieces {seed}/{epoch}/{rank}")
+    pieces = dividing.permuted(parts.pieces(files, size), f"pieces {seed}/{epoch}")
     weights = _weights(pieces, files)
     total = max(1, sum(weights))
     own_pieces, before = [], 0
@@ -97,14 +96,14 @@ def groups(
         handed = dividing.hand(ordered, world=world, piece_bytes=wanted)
         return tuple(
             [
-                PartGroup(pieces=_permuted(_cut((part,), files, size), f"{seed}/{epoch}/{number}"))
+                PartGroup(pieces=dividing.permuted(_cut((part,), files, size), f"pieces {seed}/{epoch}/{number}"))
                 for number, part in enumerate(handed)
             ]
         )
     made: list[PartGroup] = []
     waiting: list[Part] = []
     weight = 0
-    pieces = _permuted(parts.pieces(files, size), f"{seed}/{epoch}")
+    pieces = dividing.permuted(parts.pieces(files, size), f"pieces {seed}/{epoch}")
     for piece, own in zip(pieces, _weights(pieces, files), strict=True):
         waiting.append(piece)
         weight += own
@@ -122,12 +121,6 @@ def window_seed(of: Share) -> int:
 def mixed(*said: object) -> int:
     """One number of 64 bits for some numbers and texts, the same everywhere."""
     return int.from_bytes(hashlib.sha256(repr(said).encode()).digest()[:8], "little")
-
-
-def _permuted(pieces: Sequence[Part], text: str) -> tuple[Part, ...]:
-    ordered = list(pieces)
-    random.Random(f"pieces {text}").shuffle(ordered)  # noqa: S311 - no secret
-    return tuple(ordered)
 
 
 def _cut(own: Sequence[Part], files: Sequence[File], size: int) -> list[Part]:

@@ -11,7 +11,7 @@ given out, and it can be rebuilt exactly.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import umiak_native
@@ -19,6 +19,9 @@ from numpy.typing import NDArray
 
 from umiak.core.value import replace, value
 from umiak.train.reading.pool import Result
+
+if TYPE_CHECKING:
+    from umiak.data.array_types import AnyArray
 
 
 @value
@@ -94,9 +97,9 @@ def cut(waiting: list[Result], size: int) -> tuple[list[Result], list[Result]]:
     return taken, []
 
 
-def permuted(taken: list[Result], order: NDArray[Any]) -> Result:
+def permuted(taken: list[Result], order: AnyArray) -> Result:
     """Samples of several results in another order, as one; places stay in that of the lines."""
-    arrays: list[tuple[NDArray[Any], NDArray[np.int64] | None]] = []
+    arrays: list[tuple[AnyArray, NDArray[np.int64] | None]] = []
     for at in range(len(taken[0].arrays)):
         values = np.concatenate([each.arrays[at][0] for each in taken])
         if taken[0].arrays[at][1] is None:

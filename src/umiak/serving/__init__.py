@@ -1,0 +1,1 @@
+"""`umiak serve`: inference models over HTTP, with the Open Inference Protocol."""

@@ -1,0 +1,1 @@
+"""Evaluating: the metrics that a config asks for besides the model's own."""

@@ -1,0 +1,1 @@
+"""Trained models and their tables as files that other programs load."""

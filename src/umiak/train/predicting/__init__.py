@@ -1,0 +1,1 @@
+"""Predictions of a trained model: for files of data, part by part."""
