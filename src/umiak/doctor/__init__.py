@@ -1,7 +1,7 @@
 """`umiak doctor`: finds out why it does not work, on this machine and on a place.
 
     values     verdicts      what a check says: ok, warning, problem, skipped, with reason and hint
-               asked         what the job would use: hosts, master, ports, devices
+               request       what the job would use: hosts, master, ports, devices
                facts         what was measured, one value for each check
                checks        the table of all checks
     deciders   judging/      facts in, findings out

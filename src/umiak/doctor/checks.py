@@ -17,9 +17,9 @@ class DoctorCheck:
     about: str
     """What it looks at, for the reference."""
     facts: str
-    """``module:function`` that measures: ``(Asked, limit_s) -> facts``."""
+    """``module:function`` that measures: ``(DoctorRequest, limit_s) -> facts``."""
     judge: str
-    """``module:function`` that decides: ``(facts, Asked) -> findings``."""
+    """``module:function`` that decides: ``(facts, DoctorRequest) -> findings``."""
     limit_s: float = 10.0
     after: str = ""
     """The check whose report it needs; it gets it as a third argument."""
@@ -65,7 +65,7 @@ CHECKS = (
     _check(
         "devices",
         "devices",
-        "devices",
+        "machine",
         "Accelerators, their driver, and variables that hide or choose them",
         limit_s=20,
     ),
@@ -78,8 +78,8 @@ CHECKS = (
     _check("limits", "machine", "machine", "Limits of open files, locked memory and processes"),
     _check("etcd", "cluster", "cluster", "etcd answers, its version and latency, and the right to write"),
     _check("elastic", "cluster", "cluster", "What an elastic job needs: a range of nodes, a name of its own, timeouts"),
-    _check("kubernetes", "places", "places", "kubeconfig: it is there, and only you can read it"),
-    _check("place", "places", "places", "What the backend of `--on PLACE` says: hosts, keys, rights", limit_s=60),
+    _check("kubernetes", "places", "machine", "kubeconfig: it is there, and only you can read it"),
+    _check("place", "places", "machine", "What the backend of `--on PLACE` says: hosts, keys, rights", limit_s=60),
 )
 GROUPS = tuple(dict.fromkeys(check.group for check in CHECKS))
 

@@ -12,8 +12,8 @@ from umiak.doctor.verdicts import DoctorVerdict
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from typing import Any
 
+    from umiak.core.json_types import JsonObject
     from umiak.doctor.checks import DoctorCheck
     from umiak.doctor.verdicts import CheckReport
 
@@ -55,7 +55,7 @@ def conclusion(reports: Sequence[CheckReport]) -> str:
     return f"no problems: {', '.join(rest)}"
 
 
-def as_data(reports: Sequence[CheckReport], version: str) -> dict[str, Any]:
+def as_data(reports: Sequence[CheckReport], version: str) -> JsonObject:
     """For ``--json``."""
     return {
         "umiak": version,

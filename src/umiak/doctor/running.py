@@ -12,6 +12,7 @@ import time
 import traceback
 
 from umiak.core.decode import encode
+from umiak.core.value import replace
 from umiak.doctor.gathering import trial_process
 from umiak.doctor.verdicts import CheckReport, problem
 
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any
 
-    from umiak.doctor.asked import Asked
     from umiak.doctor.checks import DoctorCheck
+    from umiak.doctor.request import DoctorRequest
 
 LATE_S = 2.0
 """How much longer than its limit a check is waited for: it may be about to say what it waits for itself."""
@@ -30,7 +31,7 @@ LOOK_S = 0.1
 
 def run(
     checks: Sequence[DoctorCheck],
-    asked: Asked,
+    request: DoctorRequest,
     *,
     limit_s: float | None = None,
     on_look: Callable[[Sequence[CheckReport]], None] = lambda _done: None,
@@ -49,7 +50,7 @@ def run(
                 is_ready = not check.after or check.after in done or all(each.name != check.after for each in checks)
                 if check.name not in begun and is_ready:
                     begun[check.name] = time.monotonic()
-                    _start(check, asked, limits[check.name], done.get(check.after), came)
+                    _start(check, request, limits[check.name], done.get(check.after), came)
             try:
                 report = came.get(timeout=LOOK_S)
                 done.setdefault(report.name, report)
@@ -66,12 +67,16 @@ def run(
 
 
 def _start(
-    check: DoctorCheck, asked: Asked, limit_s: float, before: CheckReport | None, came: queue.SimpleQueue[CheckReport]
+    check: DoctorCheck,
+    request: DoctorRequest,
+    limit_s: float,
+    before: CheckReport | None,
+    came: queue.SimpleQueue[CheckReport],
 ) -> None:
     def work() -> None:
         begun = time.monotonic()
         try:
-            report = _measured(check, asked, limit_s, before)
+            report = _measured(check, request, limit_s, before)
         except Exception as error:  # noqa: BLE001 - one check that fails must not hide the others
             at = traceback.extract_tb(error.__traceback__)[-1]
             reason = f"the check itself failed: {type(error).__name__}: {error} ({at.name}, line {at.lineno})"
@@ -82,17 +87,15 @@ def _start(
     threading.Thread(target=work, name=f"check {check.name}", daemon=True).start()
 
 
-def _measured(check: DoctorCheck, asked: Asked, limit_s: float, before: CheckReport | None) -> CheckReport:
+def _measured(check: DoctorCheck, request: DoctorRequest, limit_s: float, before: CheckReport | None) -> CheckReport:
     gather, judge = _find(check.facts), _find(check.judge)
-    facts = gather(asked, limit_s, before) if check.after else gather(asked, limit_s)
-    findings = tuple(judge(facts, asked))
+    facts = gather(request, limit_s, before) if check.after else gather(request, limit_s)
+    findings = tuple(judge(facts, request))
     return CheckReport(name=check.name, group=check.group, findings=findings, facts=encode(facts))
 
 
 def _timed(report: CheckReport, took_s: float) -> CheckReport:
-    return CheckReport(
-        name=report.name, group=report.group, findings=report.findings, took_s=round(took_s, 3), facts=report.facts
-    )
+    return replace(report, took_s=round(took_s, 3))
 
 
 def _too_late(check: DoctorCheck, limit_s: float) -> CheckReport:

@@ -11,8 +11,7 @@ from umiak.core.value import value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Any
+    from umiak.core.json_types import JsonMapping
 
 
 class DoctorVerdict(str, Enum):
@@ -48,7 +47,7 @@ class CheckReport:
     group: str
     findings: tuple[DoctorFinding, ...]
     took_s: float = 0.0
-    facts: Mapping[str, Any] | None = None
+    facts: JsonMapping | None = None
     """What was measured, as plain data."""
 
     @property

@@ -16,26 +16,27 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from umiak.doctor.asked import Asked
+    from umiak.core.json_types import JsonObject
+    from umiak.doctor.request import DoctorRequest
 
 READS = 5
 ANSWER_S = 2.0
 LEASE_S = 10
 
 
-def etcd(asked: Asked, _limit_s: float) -> EtcdFacts:
+def etcd(request: DoctorRequest, _limit_s: float) -> EtcdFacts:
     """Each endpoint, and a key that is written through the first one that answers."""
-    endpoints = tuple(_endpoint(host, port) for host, port in asked.etcd)
-    for (host, port), told in zip(asked.etcd, endpoints, strict=True):
+    endpoints = tuple(_endpoint(host, port) for host, port in request.etcd)
+    for (host, port), told in zip(request.etcd, endpoints, strict=True):
         if not told.error:
             error = _write(host, port)
             return EtcdFacts(endpoints=endpoints, write_error=error, wrote=not error)
     return EtcdFacts(endpoints=endpoints)
 
 
-def elastic(asked: Asked, _limit_s: float) -> ElasticFacts:
+def elastic(request: DoctorRequest, _limit_s: float) -> ElasticFacts:
     """Whether a job of this name is led by somebody already."""
-    found = [_master(host, port, asked.job_id) for host, port in asked.etcd]
+    found = [_master(host, port, request.job_id) for host, port in request.etcd]
     return next((each for each in found if not each.etcd_error), found[0] if found else ElasticFacts())
 
 
@@ -75,7 +76,9 @@ def _read_s(host: str, port: int) -> float:
 
 
 def _write(host: str, port: int) -> str:
-    """What an election does: a lease, a key that hangs on it, and both taken back. Empty if it worked, otherwise why not."""
+    """What an election does: a lease, a key that hangs on it, and both taken back.
+    Empty if it worked, otherwise why not.
+    """
     key = in_base64(f"/umiak/doctor/{os.urandom(6).hex()}")
     lease: Any = None
     try:
@@ -93,7 +96,7 @@ def _write(host: str, port: int) -> str:
     return ""
 
 
-def _address(pair: dict[str, Any]) -> str:
+def _address(pair: JsonObject) -> str:
     try:
         told = json.loads(base64.b64decode(pair["value"]))
         return join_host_port(str(told["host"]), int(told["port"]))

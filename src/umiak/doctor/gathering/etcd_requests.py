@@ -1,4 +1,6 @@
-"""Asks etcd through its JSON gateway, one short request at a time. An adapter. Proxies are not used, as the launcher uses none."""
+"""Asks etcd through its JSON gateway, one short request at a time.
+An adapter. Proxies are not used, as the launcher uses none.
+"""
 
 from __future__ import annotations
 

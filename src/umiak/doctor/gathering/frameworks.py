@@ -1,6 +1,7 @@
 """Tries frameworks in processes of their own. An adapter.
 
-Each is imported as a script of the working directory would import it, so that a directory called ``paddle`` there is noticed.
+Each is imported as a script of the working directory would import it,
+so that a directory called ``paddle`` there is noticed.
 """
 
 from __future__ import annotations
@@ -13,26 +14,23 @@ from importlib import metadata
 
 from umiak.adapters import devices as node_devices
 from umiak.adapters import own_modules
+from umiak.adapters.version import FRAMEWORKS, version_of
 from umiak.core.devices import VISIBILITY
 from umiak.core.shown import one_line
 from umiak.core.value import replace
 from umiak.doctor.facts import CollectiveFacts, FrameworkFacts, ProtobufFacts
 from umiak.doctor.gathering import trial_process
-from umiak.doctor.gathering.trial_process import LONGEST_LINE
-from umiak.doctor.trials.answers import answer_of
+from umiak.doctor.gathering.trial_process import LONGEST_LINE, answer_of
 from umiak.doctor.verdicts import DoctorVerdict
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from umiak.doctor.asked import Asked
+    from umiak.core.json_types import JsonObject
+    from umiak.doctor.request import DoctorRequest
     from umiak.doctor.verdicts import CheckReport
 
-DISTRIBUTIONS = {
-    "paddle": ("paddlepaddle", *(f"paddlepaddle-{kind}" for kind in ("gpu", "xpu", "npu", "dcu", "gcu"))),
-    "torch": ("torch",),
-}
 WORKERS = 2
 SPARE_S = 5.0
 """Of a time limit: for ending what was started, so that it is told what was tried, and not only that time is up."""
@@ -40,24 +38,24 @@ SPARE_S = 5.0
 _OF_JOBS = ("PADDLE_", "UMIAK_", "PET_", "FLAGS_selected_")
 
 
-def paddle(asked: Asked, limit_s: float) -> FrameworkFacts:
+def paddle(request: DoctorRequest, limit_s: float) -> FrameworkFacts:
     """PaddlePaddle."""
-    return _framework("paddle", asked, limit_s)
+    return _framework("paddle", request, limit_s)
 
 
-def torch(asked: Asked, limit_s: float) -> FrameworkFacts:
+def torch(request: DoctorRequest, limit_s: float) -> FrameworkFacts:
     """PyTorch."""
-    return _framework("torch", asked, limit_s)
+    return _framework("torch", request, limit_s)
 
 
-def protobuf(asked: Asked, limit_s: float) -> ProtobufFacts:
+def protobuf(request: DoctorRequest, limit_s: float) -> ProtobufFacts:
     """What is imported, what is installed, and what Paddle wants."""
     paddle_distribution = _distribution("paddle")
-    installed = _version("protobuf")
-    copies = _copies(os.path.join("google", "protobuf"), asked.directory)
+    installed = version_of("protobuf")
+    copies = _copies(os.path.join("google", "protobuf"), request.directory)
     told: Any = None
     if installed or copies:
-        ran = _import("protobuf", asked, _inside(limit_s))
+        ran = _import("protobuf", request, _inside(limit_s))
         told = answer_of(ran.out) or {"error": f"Python ended with status {ran.facts.status}"}
     told = told or {}
     return ProtobufFacts(
@@ -67,30 +65,30 @@ def protobuf(asked: Asked, limit_s: float) -> ProtobufFacts:
         file=str(told.get("file", "")),
         copies=copies,
         implementation=str(told.get("implementation", "")),
-        paddle=_version(paddle_distribution) if paddle_distribution else "",
+        paddle=version_of(paddle_distribution) if paddle_distribution else "",
         required=_required(paddle_distribution) if paddle_distribution else "",
     )
 
 
-def paddle_collective(asked: Asked, limit_s: float, imported: CheckReport | None) -> CollectiveFacts:
+def paddle_collective(request: DoctorRequest, limit_s: float, imported: CheckReport | None) -> CollectiveFacts:
     """With Paddle."""
-    return _collective("paddle", asked, limit_s, imported)
+    return _collective("paddle", request, limit_s, imported)
 
 
-def torch_collective(asked: Asked, limit_s: float, imported: CheckReport | None) -> CollectiveFacts:
+def torch_collective(request: DoctorRequest, limit_s: float, imported: CheckReport | None) -> CollectiveFacts:
     """With PyTorch."""
-    return _collective("torch", asked, limit_s, imported)
+    return _collective("torch", request, limit_s, imported)
 
 
-def _framework(name: str, asked: Asked, limit_s: float) -> FrameworkFacts:
+def _framework(name: str, request: DoctorRequest, limit_s: float) -> FrameworkFacts:
     distribution = _distribution(name)
-    installed = _version(distribution) if distribution else ""
-    copies = _copies(name, asked.directory)
+    installed = version_of(distribution) if distribution else ""
+    copies = _copies(name, request.directory)
     if not installed and not copies:
         return FrameworkFacts(name=name)
-    ran = _import(name, asked, _inside(limit_s))
+    ran = _import(name, request, _inside(limit_s))
     told = answer_of(ran.out) or {}
-    devices = node_devices.find(asked.environ)
+    devices = node_devices.find(request.environ)
     lines = ran.facts.last_lines
     if told.get("error"):
         lines = (str(told["error"]),)
@@ -106,20 +104,21 @@ def _framework(name: str, asked: Asked, limit_s: float) -> FrameworkFacts:
         device_count=int(told.get("devices", 0)),
         node_kind=devices.kind.value if devices else "",
         node_devices=len(devices.ids) if devices else 0,
-        in_directory=copies[:1] == (os.path.join(os.path.realpath(asked.directory), name),) and not _is_site(copies[0]),
+        in_directory=copies[:1] == (os.path.join(os.path.realpath(request.directory), name),)
+        and not _is_site(copies[0]),
     )
 
 
-def _collective(name: str, asked: Asked, limit_s: float, imported: CheckReport | None) -> CollectiveFacts:
+def _collective(name: str, request: DoctorRequest, limit_s: float, imported: CheckReport | None) -> CollectiveFacts:
     facts = (imported.facts if imported else None) or {}
     is_ready = imported is not None and imported.verdict in (DoctorVerdict.OK, DoctorVerdict.WARNING)
-    devices = node_devices.find(asked.environ)
-    ids = (asked.devices or devices.ids) if devices else ()
+    devices = node_devices.find(request.environ)
+    ids = (request.devices or devices.ids) if devices else ()
     with_nccl = len(ids) >= WORKERS and facts.get("device_count", 0) >= WORKERS and facts.get("build", "")[:4] == "cuda"
     backend = "nccl" if with_nccl else "gloo"
     if not is_ready:
         return CollectiveFacts(framework=name, backend=backend)
-    environ = {key: text for key, text in asked.environ.items() if not key.startswith(_OF_JOBS)}
+    environ = {key: text for key, text in request.environ.items() if not key.startswith(_OF_JOBS)}
     if not with_nccl:
         environ |= {variable: "" for names in VISIBILITY.values() for variable in names}
     environ.setdefault("OMP_NUM_THREADS", "1")
@@ -132,11 +131,13 @@ def _collective(name: str, asked: Asked, limit_s: float, imported: CheckReport |
         ran = trial_process.run(
             [*own_modules.command("umiak"), "launch", *flags, *program],
             environ=environ,
-            directory=asked.directory,
+            directory=request.directory,
             limit_s=_inside(limit_s),
         )
         answers = [_read_json(f"{result}.{rank}") for rank in range(WORKERS)]
-        said = _last_lines(os.path.join(work, "log", "workerlog.0")) or list(ran.facts.last_lines)
+        # The first one that fails ends the others, which may have said nothing yet.
+        logs = (_last_lines(os.path.join(work, "log", f"workerlog.{rank}")) for rank in range(WORKERS))
+        said = next((lines for lines in logs if lines), None) or list(ran.facts.last_lines)
     return CollectiveFacts(
         framework=name,
         backend=backend,
@@ -149,10 +150,10 @@ def _collective(name: str, asked: Asked, limit_s: float, imported: CheckReport |
     )
 
 
-def _import(name: str, asked: Asked, limit_s: float) -> trial_process.Ran:
+def _import(name: str, request: DoctorRequest, limit_s: float) -> trial_process.Ran:
     command = own_modules.command("umiak.doctor.trials.importing")
     return trial_process.run(
-        [*command, name, f"{limit_s + 1:g}"], environ=asked.environ, directory=asked.directory, limit_s=limit_s
+        [*command, name, f"{limit_s + 1:g}"], environ=request.environ, directory=request.directory, limit_s=limit_s
     )
 
 
@@ -161,14 +162,7 @@ def _inside(limit_s: float) -> float:
 
 
 def _distribution(name: str) -> str:
-    return next((each for each in DISTRIBUTIONS[name] if _version(each)), "")
-
-
-def _version(distribution: str) -> str:
-    try:
-        return metadata.version(distribution)
-    except metadata.PackageNotFoundError:
-        return ""
+    return next((each for each in FRAMEWORKS[name] if version_of(each)), "")
 
 
 def _required(distribution: str) -> str:
@@ -195,10 +189,10 @@ def _is_site(path: str) -> bool:
     return os.path.basename(os.path.dirname(path)) in ("site-packages", "dist-packages")
 
 
-def _read_json(path: str) -> dict[str, Any] | None:
+def _read_json(path: str) -> JsonObject | None:
     try:
         with open(path, encoding="utf-8") as file:
-            found: dict[str, Any] = json.load(file)
+            found: JsonObject = json.load(file)
             return found
     except (OSError, ValueError):
         return None

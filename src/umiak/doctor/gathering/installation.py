@@ -5,18 +5,17 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-from importlib import metadata
 
 import umiak
 from umiak.adapters import own_modules
-from umiak.adapters.version import version
+from umiak.adapters.version import version, version_of
 from umiak.doctor.facts import DirectoryFacts, DiskFacts, InstallFacts
 from umiak.doctor.gathering import trial_process
-from umiak.doctor.trials.answers import answer_of
+from umiak.doctor.gathering.trial_process import answer_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from umiak.doctor.asked import Asked
+    from umiak.doctor.request import DoctorRequest
 
 # In a process of its own: looking at the file system of a server that is gone may take for ever.
 _LOOK = """\
@@ -32,38 +31,38 @@ print(json.dumps(told))
 """
 
 
-def install(asked: Asked, limit_s: float) -> InstallFacts:
+def install(request: DoctorRequest, limit_s: float) -> InstallFacts:
     """This umiak, and others that are found."""
-    native, native_error = _native(asked, limit_s)
-    commands = _commands(asked.environ.get("PATH", ""))
+    native, native_error = _native(request, limit_s)
+    commands = _commands(request.environ.get("PATH", ""))
     return InstallFacts(
         version=version(),
         python=".".join(str(part) for part in sys.version_info[:3]),
         location=_package_directory(),
         native_version=native,
         native_error=native_error,
-        packages=_packages(asked.directory),
+        packages=_packages(request.directory),
         command=commands[0] if commands else "",
         command_is_ours=not commands or _is_ours(commands[0]),
         other_commands=tuple(command for command in commands[1:] if not _is_ours(command)),
     )
 
 
-def disk(asked: Asked, limit_s: float) -> DiskFacts:
+def disk(request: DoctorRequest, limit_s: float) -> DiskFacts:
     """Log directory, runs, caches, temporary files."""
-    home = asked.environ.get("HOME") or os.path.expanduser("~")
-    state = asked.environ.get("XDG_STATE_HOME") or os.path.join(home, ".local", "state")
-    cache = asked.environ.get("XDG_CACHE_HOME") or os.path.join(home, ".cache")
+    home = request.environ.get("HOME") or os.path.expanduser("~")
+    state = request.environ.get("XDG_STATE_HOME") or os.path.join(home, ".local", "state")
+    cache = request.environ.get("XDG_CACHE_HOME") or os.path.join(home, ".cache")
     wanted = {
-        "logs": os.path.join(asked.directory, asked.log_dir),
+        "logs": os.path.join(request.directory, request.log_dir),
         "runs": os.path.join(state, "umiak"),
         "cache": os.path.join(cache, "umiak"),
-        "temporary files": asked.environ.get("TMPDIR") or tempfile.gettempdir(),
+        "temporary files": request.environ.get("TMPDIR") or tempfile.gettempdir(),
     }
     nearest = {purpose: _nearest(path) for purpose, path in wanted.items()}
     ran = trial_process.run(
         [sys.executable, "-I", "-S", "-c", _LOOK, *nearest.values()],
-        environ=asked.environ,
+        environ=request.environ,
         directory="/",
         limit_s=limit_s * 0.8,
     )
@@ -83,17 +82,16 @@ def disk(asked: Asked, limit_s: float) -> DiskFacts:
     )
 
 
-def _native(asked: Asked, limit_s: float) -> tuple[str, str]:
+def _native(request: DoctorRequest, limit_s: float) -> tuple[str, str]:
     """Version of the native core, and why it can't be imported."""
-    try:
-        installed = metadata.version("umiak-native")
-    except metadata.PackageNotFoundError:
+    installed = version_of("umiak-native")
+    if not installed:
         return "", ""
     command = own_modules.command("umiak.doctor.trials.importing")
     ran = trial_process.run(
         [*command, "umiak_native", f"{limit_s:g}"],
-        environ=asked.environ,
-        directory=asked.directory,
+        environ=request.environ,
+        directory=request.directory,
         limit_s=limit_s * 0.8,
     )
     told = answer_of(ran.out)

@@ -1,36 +1,38 @@
-"""Reads shared memory and limits of this machine. An adapter; it only reads."""
+"""Reads what this machine has: shared memory, limits, accelerators, kubeconfigs. An adapter.
+
+It only reads, and starts nothing but the vendor's own tool. What a named place is like is asked by the command line.
+"""
 
 from __future__ import annotations
 
 import os
 import resource
+import shutil
+import stat
 
-from umiak.doctor.facts import LimitFacts, ShmFacts
+from umiak.adapters import devices as node_devices
+from umiak.adapters import hostinfo
+from umiak.core.devices import VISIBILITY, DeviceKind
+from umiak.doctor.facts import DeviceFacts, KubeconfigFacts, LimitFacts, PlaceFacts, ShmFacts
+from umiak.doctor.gathering import trial_process
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from umiak.doctor.asked import Asked
+    from umiak.doctor.request import DoctorRequest
 
-SHARED = "/dev/shm"  # noqa: S108 - no file is made there
 _GROUPS = "/sys/fs/cgroup"
 _RDMA = "/sys/class/infiniband"
 
 
-def shm(_asked: Asked, _limit_s: float) -> ShmFacts:
+def shm(_asked: DoctorRequest, _limit_s: float) -> ShmFacts:
     """How large it is, and how full."""
-    try:
-        room = os.statvfs(SHARED)
-    except OSError:
+    room = hostinfo.room(hostinfo.SHARED_MEMORY)
+    if room is None:
         return ShmFacts(exists=False)
-    return ShmFacts(
-        exists=True,
-        writable=os.access(SHARED, os.W_OK | os.X_OK),
-        total_bytes=room.f_blocks * room.f_frsize,
-        free_bytes=room.f_bavail * room.f_frsize,
-    )
+    return ShmFacts(exists=True, writable=room.is_writable, total_bytes=room.total_bytes, free_bytes=room.free_bytes)
 
 
-def limits(_asked: Asked, _limit_s: float) -> LimitFacts:
+def limits(_asked: DoctorRequest, _limit_s: float) -> LimitFacts:
     """Those of this process, which a launcher started from the same shell has as well."""
     tasks, now = _tasks()
     return LimitFacts(
@@ -82,3 +84,95 @@ def _read(path: str) -> str:
             return file.read().strip()
     except OSError:
         return ""
+
+
+# ---- kubeconfigs, and the place that was named
+
+KUBECONFIG = "KUBECONFIG"
+
+
+def kubernetes(request: DoctorRequest, _limit_s: float) -> KubeconfigFacts:
+    """The files that Kubernetes' own tools would read, none of them opened."""
+    said = request.environ.get(KUBECONFIG, "")
+    home = request.environ.get("HOME") or os.path.expanduser("~")
+    files = [each for each in said.split(os.pathsep) if each] or [os.path.join(home, ".kube", "config")]
+    there = [each for each in files if os.path.isfile(each)]
+    return KubeconfigFacts(
+        said_by=KUBECONFIG if said else "",
+        files=tuple(there),
+        missing=tuple(each for each in files if each not in there) if said else (),
+        unreadable=tuple(each for each in there if not os.access(each, os.R_OK)),
+        open_to_others=tuple(each for each in there if os.stat(each).st_mode & (stat.S_IRWXG | stat.S_IRWXO)),
+    )
+
+
+def place(request: DoctorRequest, _limit_s: float) -> PlaceFacts:
+    """What the backend says; the command line brings it."""
+    return request.examine_place() if request.examine_place else PlaceFacts()
+
+
+# ---- accelerators
+
+FURTHER = (
+    "NVIDIA_VISIBLE_DEVICES",
+    "ROCR_VISIBLE_DEVICES",
+    "GPU_DEVICE_ORDINAL",
+    *(f"FLAGS_selected_{kind}s" for kind in ("gpu", "npu", "xpu")),
+)
+"""Variables about devices that are not believed by the launcher, but change what a framework sees."""
+TOOLS = {
+    DeviceKind.GPU: ("nvidia-smi", "--query-gpu=index,name,memory.total", "--format=csv,noheader"),
+    DeviceKind.NPU: ("npu-smi", "info", "-l"),
+    DeviceKind.XPU: ("xpu-smi", "-m"),
+    DeviceKind.DCU: ("rocm-smi", "--showid", "--csv"),
+}
+_STEMS = {DeviceKind.GPU: "nvidia", DeviceKind.NPU: "davinci", DeviceKind.XPU: "xpu"}
+
+
+def devices(request: DoctorRequest, limit_s: float) -> DeviceFacts:
+    """Everything about accelerators."""
+    counts = {kind.value: number for kind, number in node_devices.count().items() if number}
+    found = node_devices.find(request.environ)
+    names = dict.fromkeys([*(name for names in VISIBILITY.values() for name in names), *FURTHER])
+    kind = found.kind if found else next((each for each in DeviceKind if each.value in counts), None)
+    tool, tool_count, tool_error = _ask_tool(kind, request, limit_s)
+    return DeviceFacts(
+        kinds=counts,
+        kind=found.kind.value if found else "",
+        ids=found.ids if found else (),
+        said_by=(found.said_by or "") if found else "",
+        variables={name: request.environ[name] for name in names if name in request.environ},
+        closed=_closed(),
+        tool=tool,
+        tool_count=tool_count,
+        tool_error=tool_error,
+    )
+
+
+def _ask_tool(kind: DeviceKind | None, request: DoctorRequest, limit_s: float) -> tuple[str, int, str]:
+    """The vendor's command:
+    how many devices it counts (-1: it was not asked, or its answer is not counted), and its error.
+    """
+    wanted = TOOLS[kind] if kind else TOOLS[DeviceKind.GPU]
+    program = shutil.which(wanted[0], path=request.environ.get("PATH"))
+    if program is None:
+        return "", -1, ""
+    ran = trial_process.run([program, *wanted[1:]], environ=request.environ, directory="/", limit_s=limit_s * 0.7)
+    if ran.facts.status is None:
+        return wanted[0], -1, f"no answer within {ran.facts.limit_s:g} s"
+    if ran.facts.status != 0:
+        said = [*ran.out.splitlines(), *ran.err.splitlines()]
+        return wanted[0], -1, next((line.strip() for line in said if line.strip()), f"status {ran.facts.status}")
+    if wanted[0] != "nvidia-smi":
+        return wanted[0], -1, ""
+    return wanted[0], len([line for line in ran.out.splitlines() if line.strip()]), ""
+
+
+def _closed() -> tuple[str, ...]:
+    found = []
+    for name in sorted(os.listdir("/dev")):
+        if any(name.startswith(stem) and name[len(stem) :].isdecimal() for stem in _STEMS.values()):
+            path = f"/dev/{name}"
+            if not os.access(path, os.R_OK | os.W_OK):
+                found.append(path)
+    return tuple(found)

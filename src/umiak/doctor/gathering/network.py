@@ -1,4 +1,6 @@
-"""Tries ports, addresses and names, and reads what is said about them. An adapter. It connects to this machine and to etcd only."""
+"""Tries ports, addresses and names, and reads what is said about them.
+An adapter. It connects to this machine and to etcd only.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +13,8 @@ import time
 import umiak
 from umiak.adapters import hostinfo
 from umiak.adapters import ports as port_ranges
-from umiak.core import default_ports
 from umiak.core.cluster import join_host_port
-from umiak.core.names import is_loopback
+from umiak.core.names import DefaultPort, is_loopback
 from umiak.core.shown import without_password
 from umiak.doctor.facts import (
     AddressFacts,
@@ -29,7 +30,7 @@ from umiak.doctor.gathering import etcd_requests
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from umiak.doctor.asked import Asked
+    from umiak.doctor.request import DoctorRequest
 
 ANSWER_S = 2.0
 _PROXIES = ("http_proxy", "https_proxy", "all_proxy", "grpc_proxy", "no_proxy")
@@ -49,13 +50,13 @@ _NOT_SET = 5
 # ---- ports
 
 
-def ports(asked: Asked, _limit_s: float) -> PortsFacts:
+def ports(request: DoctorRequest, _limit_s: float) -> PortsFacts:
     """Those that were named are tried, the others counted."""
     listening = _listening()
-    wanted = _wanted_ports(asked)
+    wanted = _wanted_ports(request)
     first, beyond = port_ranges.usable_range()
     taken = sum(first <= port < beyond for port in listening)
-    low, high = _ephemeral()
+    low, high = port_ranges.outgoing_range()
     return PortsFacts(
         named=tuple(_try(number, purpose, listening) for number, purpose in wanted.items()),
         first=first,
@@ -66,14 +67,14 @@ def ports(asked: Asked, _limit_s: float) -> PortsFacts:
     )
 
 
-def _wanted_ports(asked: Asked) -> dict[int, str]:
+def _wanted_ports(request: DoctorRequest) -> dict[int, str]:
     wanted: dict[int, str] = {}
-    start = asked.start_port or (default_ports.START if asked.hosts else None)
+    start = request.start_port or (DefaultPort.START if request.hosts else None)
     if start is not None:
-        wanted |= {start + number: f"worker {number}" for number in range(asked.workers)}
+        wanted |= {start + number: f"worker {number}" for number in range(request.workers)}
         wanted.setdefault(start - 1, "launchers")
-    if asked.master and _is_here(asked.master[0]):
-        wanted[asked.master[1]] = "master"
+    if request.master and _is_here(request.master[0]):
+        wanted[request.master[1]] = "master"
     return {number: wanted[number] for number in sorted(wanted)}
 
 
@@ -127,24 +128,14 @@ def _open_files(pid: str) -> list[str]:
         return []
 
 
-def _ephemeral() -> tuple[int, int]:
-    try:
-        with open("/proc/sys/net/ipv4/ip_local_port_range", encoding="ascii") as file:
-            low, high = file.read().split()
-            return int(low), int(high)
-    except (OSError, ValueError):
-        return 32768, 60999
-
-
 # ---- addresses and names
 
 
-def address(asked: Asked, _limit_s: float) -> AddressFacts:
+def address(request: DoctorRequest, _limit_s: float) -> AddressFacts:
     """Which address a launcher would tell the others, and whether it answers."""
-    announced, reason = _announced(asked)
+    announced, reason = _announced(request)
     error = _answers(announced)
-    hostname = socket.gethostname()
-    meant = hostinfo.resolve(hostname)
+    hostname, meant = hostinfo.own_name()
     names = [name for _, name in socket.if_nameindex()]
     return AddressFacts(
         announced=announced,
@@ -154,28 +145,28 @@ def address(asked: Asked, _limit_s: float) -> AddressFacts:
         error=error,
         own=hostinfo.addresses(),
         hostname=hostname,
-        name_means="" if meant == hostname else meant,
+        name_means=meant,
         name_source=_line_in_hosts(hostname),
         interfaces=tuple(names),
-        interface_variables={name: asked.environ[name] for name in _INTERFACES if asked.environ.get(name)},
+        interface_variables={name: request.environ[name] for name in _INTERFACES if request.environ.get(name)},
     )
 
 
-def dns(asked: Asked, _limit_s: float) -> DnsFacts:
+def dns(request: DoctorRequest, _limit_s: float) -> DnsFacts:
     """All hosts at once: a name server that is gone makes each of them wait."""
     found: dict[str, NamedHostFacts] = {}
-    threads = [threading.Thread(target=_look_up, args=(name, found), daemon=True) for name in asked.remote_hosts]
+    threads = [threading.Thread(target=_look_up, args=(name, found), daemon=True) for name in request.remote_hosts]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    return DnsFacts(hosts=tuple(found[name] for name in asked.remote_hosts), own=hostinfo.addresses())
+    return DnsFacts(hosts=tuple(found[name] for name in request.remote_hosts), own=hostinfo.addresses())
 
 
-def _announced(asked: Asked) -> tuple[str, str]:
-    if asked.host:
-        return hostinfo.resolve(asked.host), "--host"
-    for target in (asked.master, *asked.etcd):
+def _announced(request: DoctorRequest) -> tuple[str, str]:
+    if request.host:
+        return hostinfo.resolve(request.host), "--host"
+    for target in (request.master, *request.etcd):
         own = hostinfo.address_towards(target[0]) if target else ""
         if target and own:
             return own, f"the way to {target[0]}"
@@ -209,7 +200,7 @@ def _line_in_hosts(name: str) -> str:
 def _look_up(name: str, found: dict[str, NamedHostFacts]) -> None:
     begun = time.monotonic()
     try:
-        address: str = hostinfo.look_up(name, 0)[1][0]
+        address = str(hostinfo.look_up(name, 0)[1][0])
     except OSError as error:
         took_s = time.monotonic() - begun
         found[name] = NamedHostFacts(name=name, error=error.strerror or str(error), took_s=round(took_s, 3))
@@ -226,10 +217,10 @@ def _look_up(name: str, found: dict[str, NamedHostFacts]) -> None:
 # ---- clock and proxies
 
 
-def clock(asked: Asked, limit_s: float) -> ClockFacts:
+def clock(request: DoctorRequest, limit_s: float) -> ClockFacts:
     """This clock beside those of etcd's endpoints. HTTP tells seconds only."""
     others, silent = [], []
-    for host, port in asked.etcd:
+    for host, port in request.etcd:
         name = f"etcd at {join_host_port(host, port)}"
         told = etcd_requests.clock(host, port, timeout_s=min(ANSWER_S, limit_s))
         if told is None:
@@ -258,19 +249,19 @@ def _is_synchronised() -> bool | None:
             ("rest", ctypes.c_long * 32),
         ]
 
-    asked = _Timex()
+    request = _Timex()
     try:
-        state = ctypes.CDLL(None, use_errno=True).adjtimex(ctypes.byref(asked))
+        state = ctypes.CDLL(None, use_errno=True).adjtimex(ctypes.byref(request))
     except (OSError, AttributeError):
         return None
-    return None if state < 0 else state != _NOT_SET and not asked.status & _UNSYNCHRONISED
+    return None if state < 0 else state != _NOT_SET and not request.status & _UNSYNCHRONISED
 
 
-def proxy(asked: Asked, _limit_s: float) -> ProxyFacts:
+def proxy(request: DoctorRequest, _limit_s: float) -> ProxyFacts:
     """Variables in both spellings, and the hosts that must be reached without a proxy."""
     names = [spelled for name in _PROXIES for spelled in (name, name.upper())]
-    hosts = list(asked.remote_hosts) or ([hostinfo.public_address()] if asked.has_other_nodes else [])
+    hosts = list(request.remote_hosts) or ([hostinfo.public_address()] if request.has_other_nodes else [])
     return ProxyFacts(
-        variables={name: without_password(asked.environ[name]) for name in names if asked.environ.get(name)},
+        variables={name: without_password(request.environ[name]) for name in names if request.environ.get(name)},
         targets=tuple(dict.fromkeys(hosts)),
     )

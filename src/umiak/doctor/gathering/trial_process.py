@@ -1,10 +1,12 @@
 """Runs a program in a process of its own, for a limited time, and ends it and what it started. An adapter.
 
 Several threads do so at once; `stop_all` ends everything that still runs, when the doctor itself is interrupted.
+What a trial has to say is one line of JSON, the last one that it prints.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -18,6 +20,7 @@ from umiak.doctor.facts import TrialFacts
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from typing import Any
 
 LAST_LINES = 8
 LONGEST_LINE = 300
@@ -94,3 +97,14 @@ def _signal(process: subprocess.Popen[str], number: int) -> None:
         os.killpg(process.pid, number)
     except (ProcessLookupError, PermissionError):
         pass
+
+
+def answer_of(output: str) -> Any:
+    """The answer in an output; ``None``: there is none. A framework may have printed other things before it."""
+    for line in reversed(output.splitlines()):
+        if line.startswith(("{", "[")):
+            try:
+                return json.loads(line)
+            except ValueError:
+                continue
+    return None

@@ -7,8 +7,8 @@ from umiak.doctor.verdicts import ok, problem, skipped, warning
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from umiak.doctor.asked import Asked
     from umiak.doctor.facts import ElasticFacts, EtcdFacts
+    from umiak.doctor.request import DoctorRequest
     from umiak.doctor.verdicts import DoctorFinding
 
 OLDEST_ETCD = (3, 4)
@@ -18,7 +18,7 @@ DEFAULT_JOB = "default"
 NO_ETCD = "umiak doctor --master etcd://HOST:2379"
 
 
-def etcd(facts: EtcdFacts, _asked: Asked) -> list[DoctorFinding]:
+def etcd(facts: EtcdFacts, _asked: DoctorRequest) -> list[DoctorFinding]:
     """Whether launchers can elect their master there."""
     if not facts.endpoints:
         return [skipped("no etcd was named", NO_ETCD)]
@@ -54,10 +54,10 @@ def etcd(facts: EtcdFacts, _asked: Asked) -> list[DoctorFinding]:
     return found or [ok(f"{some(told)}; written and taken back")]
 
 
-def elastic(facts: ElasticFacts, asked: Asked) -> list[DoctorFinding]:
+def elastic(facts: ElasticFacts, request: DoctorRequest) -> list[DoctorFinding]:
     """The four conditions of the FAQ, and one more: the name must not be in use."""
-    is_range = asked.least_nodes < asked.most_nodes
-    if not is_range and asked.elastic_level < 0:
+    is_range = request.least_nodes < request.most_nodes
+    if not is_range and request.elastic_level < 0:
         return [
             skipped(
                 "not asked for: --nnodes is no range",
@@ -66,24 +66,26 @@ def elastic(facts: ElasticFacts, asked: Asked) -> list[DoctorFinding]:
         ]
     found = []
     if not is_range:
-        reason = f"--elastic_level {asked.elastic_level}, but --nnodes {asked.most_nodes} is no range: the job restarts, and keeps its size"
+        reason = f"--elastic_level {request.elastic_level}, but --nnodes {request.most_nodes} is no range: the job restarts, and keeps its size"
         found.append(
             problem(
-                "UM-DOCTOR-150", reason, f"--nnodes {asked.most_nodes}:{asked.most_nodes + 2} lets it grow and shrink"
+                "UM-DOCTOR-150",
+                reason,
+                f"--nnodes {request.most_nodes}:{request.most_nodes + 2} lets it grow and shrink",
             )
         )
-    if asked.job_id == DEFAULT_JOB and (asked.etcd or asked.master):
+    if request.job_id == DEFAULT_JOB and (request.etcd or request.master):
         reason = f"the job has the name that all have: {DEFAULT_JOB}"
         found.append(warning("UM-DOCTOR-151", reason, "give it one of its own, the same on all nodes: --job_id NAME"))
     if facts.master_of_job:
-        reason = f"a job {asked.job_id} runs already, led by {facts.master_of_job}: nodes would join it"
+        reason = f"a job {request.job_id} runs already, led by {facts.master_of_job}: nodes would join it"
         found.append(warning("UM-DOCTOR-152", reason, "choose another --job_id, unless that is meant"))
-    if asked.elastic_timeout_s > LONG_TIMEOUT_S:
+    if request.elastic_timeout_s > LONG_TIMEOUT_S:
         reason = (
-            f"--elastic_timeout {asked.elastic_timeout_s:g}: so long a job waits for more nodes when some are there"
+            f"--elastic_timeout {request.elastic_timeout_s:g}: so long a job waits for more nodes when some are there"
         )
         found.append(warning("UM-DOCTOR-153", reason, "30 is the default"))
-    if asked.max_restart == 0:
+    if request.max_restart == 0:
         found.append(
             warning(
                 "UM-DOCTOR-154", "--max_restart 0: a worker that fails ends the job", "leave it out, or --max_restart 3"
@@ -93,5 +95,5 @@ def elastic(facts: ElasticFacts, asked: Asked) -> list[DoctorFinding]:
         found.append(problem("UM-DOCTOR-140", f"etcd does not answer: {facts.etcd_error}", "see the check etcd"))
     if found:
         return found
-    through = "etcd" if asked.etcd else "the built-in master (new nodes must know its address; etcd always knows it)"
-    return [ok(f"{asked.least_nodes} to {asked.most_nodes} nodes, job {asked.job_id}, through {through}")]
+    through = "etcd" if request.etcd else "the built-in master (new nodes must know its address; etcd always knows it)"
+    return [ok(f"{request.least_nodes} to {request.most_nodes} nodes, job {request.job_id}, through {through}")]

@@ -7,8 +7,8 @@ from umiak.doctor.verdicts import ok, problem, skipped, warning
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from umiak.doctor.asked import Asked
     from umiak.doctor.facts import CollectiveFacts, FrameworkFacts, ProtobufFacts
+    from umiak.doctor.request import DoctorRequest
     from umiak.doctor.verdicts import DoctorFinding
 
 TITLES = {"paddle": "PaddlePaddle", "torch": "PyTorch"}
@@ -28,12 +28,12 @@ OLD_PADDLE, NEW_PROTOBUF = (2, 5), (4,)
 """Generated code in older Paddles does not work with newer protobufs, whatever their metadata say."""
 
 
-def paddle(facts: FrameworkFacts, _asked: Asked) -> list[DoctorFinding]:
+def paddle(facts: FrameworkFacts, _asked: DoctorRequest) -> list[DoctorFinding]:
     """PaddlePaddle."""
     return _framework(facts)
 
 
-def torch(facts: FrameworkFacts, _asked: Asked) -> list[DoctorFinding]:
+def torch(facts: FrameworkFacts, _asked: DoctorRequest) -> list[DoctorFinding]:
     """PyTorch."""
     return _framework(facts)
 
@@ -101,7 +101,7 @@ def _crash_hint(number: int, tried: str) -> str:
     return f"`python -X faulthandler -c '{tried.partition(chr(39))[2].rstrip(chr(39))}'` shows where; a library may be missing or of another version"
 
 
-def protobuf(facts: ProtobufFacts, _asked: Asked) -> list[DoctorFinding]:
+def protobuf(facts: ProtobufFacts, _asked: DoctorRequest) -> list[DoctorFinding]:
     """Whether it is there once, and as Paddle wants it."""
     if not facts.version and not facts.copies:
         return [skipped("protobuf is not installed; Paddle brings it", "python -m pip install protobuf")]
@@ -128,12 +128,12 @@ def protobuf(facts: ProtobufFacts, _asked: Asked) -> list[DoctorFinding]:
     return found or [ok(f"protobuf {used}" + (f", Paddle wants {facts.required}" if facts.required else ""))]
 
 
-def paddle_collective(facts: CollectiveFacts, _asked: Asked) -> list[DoctorFinding]:
+def paddle_collective(facts: CollectiveFacts, _asked: DoctorRequest) -> list[DoctorFinding]:
     """With Paddle."""
     return _collective(facts)
 
 
-def torch_collective(facts: CollectiveFacts, _asked: Asked) -> list[DoctorFinding]:
+def torch_collective(facts: CollectiveFacts, _asked: DoctorRequest) -> list[DoctorFinding]:
     """With PyTorch."""
     return _collective(facts)
 

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+from umiak.core.problem import free_space
 from umiak.doctor.judging.words import size
 from umiak.doctor.verdicts import ok, problem, warning
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from umiak.doctor.asked import Asked
     from umiak.doctor.facts import DirectoryFacts, DiskFacts, InstallFacts
+    from umiak.doctor.request import DoctorRequest
     from umiak.doctor.verdicts import DoctorFinding
 
 LITTLE_BYTES = 1 << 30
 NEXT_TO_NOTHING_BYTES = 16 << 20
 
 
-def install(facts: InstallFacts, _asked: Asked) -> list[DoctorFinding]:
+def install(facts: InstallFacts, _asked: DoctorRequest) -> list[DoctorFinding]:
     """Whether this is one umiak, and whole."""
     found = []
     if facts.native_error:
@@ -46,7 +47,7 @@ def install(facts: InstallFacts, _asked: Asked) -> list[DoctorFinding]:
     return found or [ok(f"umiak {facts.version}, {core}, Python {facts.python}")]
 
 
-def disk(facts: DiskFacts, _asked: Asked) -> list[DoctorFinding]:
+def disk(facts: DiskFacts, _asked: DoctorRequest) -> list[DoctorFinding]:
     """Whether everything can be written."""
     found = [finding for each in facts.directories for finding in _directory(each)]
     least = min(facts.directories, key=lambda each: each.free_bytes)
@@ -55,7 +56,7 @@ def disk(facts: DiskFacts, _asked: Asked) -> list[DoctorFinding]:
 
 def _directory(facts: DirectoryFacts) -> list[DoctorFinding]:
     variable = {"logs": "--log_dir", "runs": "XDG_STATE_HOME", "cache": "XDG_CACHE_HOME"}.get(facts.purpose, "TMPDIR")
-    hint = f"make room, or choose another directory with {variable}; `df -h {facts.at}` shows it"
+    hint = free_space(f"choose another directory with {variable}", f"df -h {facts.at}")
     if facts.error:
         return [problem("UM-DOCTOR-020", f"{facts.purpose}: {facts.path}: {facts.error}", hint)]
     if not facts.writable:

@@ -1,7 +1,8 @@
-"""`python -m umiak.doctor.trials.collective FRAMEWORK BACKEND FILE LIMIT_S`: one of the processes of an all-reduce. A program.
+"""`python -m umiak.doctor.trials.collective FRAMEWORK BACKEND FILE
+LIMIT_S`: one of the processes of an all-reduce. A program.
 
-`umiak launch` starts two of them. Each gives its rank plus one, and each must get the sum of all. What it got is written
-to ``FILE.RANK``.
+`umiak launch` starts two of them. Each gives its rank plus one, and each must get the sum of all.
+What it got is written to ``FILE.RANK``.
 """
 
 from __future__ import annotations

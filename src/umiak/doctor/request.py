@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 @value
-class Asked:
+class DoctorRequest:
     """Everything that checks may look at. ``None`` and ``()`` mean: not said."""
 
     environ: Mapping[str, str]

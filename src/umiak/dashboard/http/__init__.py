@@ -1,0 +1,1 @@
+"""A small HTTP server: requests read, judged and answered, on asyncio alone."""
