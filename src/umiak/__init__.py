@@ -12,15 +12,15 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     __version__: str
     """As it was installed; `unknown` in a source tree that was not. Written in native/Cargo.toml alone."""
-    from umiak.from_python.places import Job as Job
-    from umiak.from_python.places import Replicas as Replicas
-    from umiak.from_python.places import Resource as Resource
-    from umiak.from_python.places import Role as Role
-    from umiak.from_python.places import RoleSpec as RoleSpec
-    from umiak.from_python.places import place as place
-    from umiak.from_python.results import Results as Results
-    from umiak.from_python.results import RunError as RunError
-    from umiak.from_python.run import run as run
+    from umiak.api.places import Job as Job
+    from umiak.api.places import Replicas as Replicas
+    from umiak.api.places import Resource as Resource
+    from umiak.api.places import Role as Role
+    from umiak.api.places import RoleSpec as RoleSpec
+    from umiak.api.places import place as place
+    from umiak.api.results import Results as Results
+    from umiak.api.results import RunError as RunError
+    from umiak.api.run import run as run
 else:
     _ELSEWHERE = {
         "run": "run",
@@ -34,7 +34,7 @@ else:
         if name in _ELSEWHERE:
             from importlib import import_module
 
-            return getattr(import_module(f"umiak.from_python.{_ELSEWHERE[name]}"), name)
+            return getattr(import_module(f"umiak.api.{_ELSEWHERE[name]}"), name)
         if name != "__version__":
             raise AttributeError(f"module 'umiak' has no attribute {name!r}")
         from umiak.adapters.version import version

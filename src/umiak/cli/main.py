@@ -1,26 +1,24 @@
 """The `umiak` command: finds the subcommand, runs it, and turns whatever happens into an exit status. A program.
 
-A subcommand is a module of umiak.cli with ``main(argv, environ, printer) -> int``, named in the table of commands (`cli.commands`)
-and imported only when it is called, so that one command never pays for another.
+A subcommand is a module of umiak.cli with ``main(argv, environ, printer) -> int``, named in the table of
+commands (`cli.commands`) and imported only when it is called, so that one command never pays for another.
 """
 
 from __future__ import annotations
 
-import errno
 import gc
 import os
 import sys
 
 from umiak.cli.commands import COMMANDS
 from umiak.cli.output import Printer, wants_colour
-from umiak.core.problem import Exit, Problem, UmiakError
+from umiak.core.problem import DISK_FULL, Exit, Problem, UmiakError, free_space
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 INTERRUPTED = 130
-FULL_DISK = (errno.ENOSPC, errno.EDQUOT)
 JSON_COMMANDS = frozenset(
     ["submit", "status", "logs", "wait", "cancel", "list", "hosts", "machines", "image", "kubeconfig", "doctor"]
 )
@@ -46,7 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except OSError as error:
-        if error.errno not in FULL_DISK or words[:1] == [] or words[0] not in JSON_COMMANDS:
+        if error.errno not in DISK_FULL or words[:1] == [] or words[0] not in JSON_COMMANDS:
             _admit(error, printer)
             return Exit.OUR_BUG
         printer.problems([_full(error)])
@@ -82,7 +80,9 @@ def _run(words: list[str], environ: Mapping[str, str], printer: Printer) -> int:
 
 
 def _wants_json(words: list[str]) -> bool:
-    """Whether a command that is read by programs has failed: standard output is JSON then as well. A job's own words don't count."""
+    """Whether a command that is read by programs has failed: standard output is JSON then as well.
+    A job's own words don't count.
+    """
     own = words[: words.index("--")] if "--" in words else words
     return own[:1] != [] and own[0] in JSON_COMMANDS and "--json" in own
 
@@ -98,7 +98,7 @@ def _complete_streams() -> None:
 def _help() -> str:
     from umiak.cli.texts import help_text
 
-    return help_text.commands({name: command.summary for name, command in COMMANDS.items()})
+    return help_text.of_all()
 
 
 def _unknown(word: str) -> Problem:
@@ -121,21 +121,15 @@ def _full(error: OSError) -> Problem:
         code="UM-SUBMIT-362",
         what=f"there is no room on a disk of this machine: {error.filename or 'a temporary file'}",
         why=error.strerror,
-        hint="`df -h` shows which one is full; XDG_STATE_HOME, XDG_CACHE_HOME and TMPDIR name directories on another one",
+        hint=free_space("name directories on another disk with XDG_STATE_HOME, XDG_CACHE_HOME and TMPDIR"),
     )
 
 
 def _admit(error: Exception, printer: Printer) -> None:
-    """Say that it is our fault, with what somebody needs to fix it."""
-    import traceback
+    from umiak.adapters.version import bug_report
 
-    from umiak.adapters.version import version
-
-    for line in "".join(traceback.format_exception(error)).rstrip().splitlines():
+    for line in bug_report(error):
         printer.talk(line)
-    python = ".".join(str(part) for part in sys.version_info[:3])
-    printer.talk("error: this is a bug in umiak, not in your job")
-    printer.talk(f"  hint: please report it with the lines above, umiak {version()} and Python {python}")
 
 
 if __name__ == "__main__":

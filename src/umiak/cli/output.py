@@ -1,7 +1,7 @@
 """How umiak speaks: data to stdout, talk to stderr. An adapter.
 
-A Printer is handed to each command. Colour only repeats what the words say (``error:``, ``hint:``, ``note:``); it is used on
-terminals, and never where NO_COLOR is set (`core.colours`).
+A Printer is handed to each command. Colour only repeats what the words say (``error:``, ``hint:``, ``note:``);
+it is used on terminals, and never where NO_COLOR is set (`core.colours`).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Printer:
         except OSError as error:
             what = f"the output can't be written: {error.strerror}"
             hint = "it went to standard output; where is that redirected to, and is there room? `df` tells"
-            raise UmiakError(Problem(code="UM-CLI-006", what=what, hint=hint), exit_status=Exit.REFUSED) from None
+            raise UmiakError.refused("UM-CLI-006", what, hint=hint) from None
 
     def talk(self, line: str) -> None:
         """One line to the person. If it can't be written, nobody could be told of that either."""
@@ -44,6 +44,13 @@ class Printer:
             _put(self.err, f"{self._coloured(line)}\n")
         except OSError:
             pass
+
+    def page(self, command: str, status: int = Exit.DONE) -> int:
+        """What `umiak COMMAND --help` prints. The result is the exit status that is given."""
+        from umiak.cli.texts import help_text
+
+        self.data(help_text.of(command))
+        return status
 
     def note(self, line: str) -> None:
         self.talk(f"note: {line}")

@@ -9,7 +9,6 @@ import json
 import time
 
 from umiak.cli.ps_flags import FLAGS
-from umiak.cli.texts import help_ps
 from umiak.core.problem import Exit, Problem, UmiakError
 from umiak.schema import command_line
 
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from umiak.cli.output import Printer
+    from umiak.core.json_types import JsonMapping
     from umiak.ps.servers.discovery import JobServers
     from umiak.schema.flags import Parsed
 
@@ -30,17 +30,14 @@ _TLS = {"tls_ca": "ca", "tls_cert": "cert", "tls_key": "key", "tls_name": "name"
 def main(argv: Sequence[str], environ: Mapping[str, str], printer: Printer) -> int:
     """Run `umiak ps`. The result is the exit status."""
     if not argv or argv[0] in ("-h", "--help"):
-        printer.data(help_ps.status())
-        return Exit.DONE if argv else Exit.BAD_REQUEST
+        return printer.page("ps", Exit.DONE if argv else Exit.BAD_REQUEST)
     if argv[0] != "status":
         what = f"umiak ps: unknown command: {argv[0]}"
-        raise UmiakError(Problem(code="UM-CLI-004", what=what, hint="`umiak ps status`"))
+        raise UmiakError.of("UM-CLI-004", what, hint="`umiak ps status`")
     parsed = command_line.parse(FLAGS, argv[1:], environ, command="umiak ps status", starts_program=False)
     if parsed.wants_help:
-        printer.data(help_ps.status())
-        return Exit.DONE
-    if parsed.problems:
-        raise UmiakError(*parsed.problems)
+        return printer.page("ps")
+    UmiakError.raise_any(parsed.problems)
     return _status(parsed, _job(parsed, environ), printer)
 
 
@@ -63,12 +60,10 @@ def _job(parsed: Parsed, environ: Mapping[str, str]) -> JobServers:
     if not found_here:
         hint = "`umiak ps status --servers HOST:PORT,...`; the launcher's log directory has the addresses in envlog.server.0"
         what = "no parameter servers to ask: none of yours run on this machine" + (f" in a job {name}" if name else "")
-        raise UmiakError(Problem(code="UM-PS-172", what=what, hint=hint), exit_status=Exit.REFUSED)
+        raise UmiakError.refused("UM-PS-172", what, hint=hint)
     if len(found_here) > 1:
         choices = "; ".join(f"--job {job.name} --servers {','.join(job.servers)}" for job in found_here)
-        raise UmiakError(
-            Problem(code="UM-PS-174", what=f"{len(found_here)} jobs with parameter servers run here", hint=choices)
-        )
+        raise UmiakError.of("UM-PS-174", f"{len(found_here)} jobs with parameter servers run here", hint=choices)
     job = found_here[0]
     return discovery.JobServers(name=job.name, servers=job.servers, token=token or job.token)
 
@@ -103,7 +98,7 @@ def _check(looks: Sequence[Any]) -> None:
         raise UmiakError(*problems, exit_status=Exit.REFUSED)
 
 
-def _verdict(report: Mapping[str, Any], printer: Printer) -> int:
+def _verdict(report: JsonMapping, printer: Printer) -> int:
     missing = [server for server in report["servers"] if not server["reachable"]]
     printer.problems([_no_answer(server["endpoint"], server["why"]) for server in missing])
     return Exit.REFUSED if missing else Exit.DONE

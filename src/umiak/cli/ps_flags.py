@@ -1,98 +1,57 @@
-"""The flags of `umiak ps status`: a table. Values."""
+"""The flags of `umiak ps status`: a table; and its page. Values."""
 
 from __future__ import annotations
 
-from umiak.schema.flags import Flag, FlagKind, FlagOrigin
+from umiak.cli.shared_flags import INTERVAL, JSON, OUTPUT, QUIET, WATCH, flag, shared
+from umiak.cli.texts.command_page import CommandPage
+from umiak.core.value import replace
 
 WHICH = "Servers"
-SHOWN = "Output"
 TLS = "TLS"
 
 FLAGS = (
-    Flag(
-        name="servers",
-        letter="s",
-        help="Addresses of the parameter servers, comma-separated, in their order. Default: UMIAK_SERVERS, else those of your "
+    flag(
+        "servers",
+        "Addresses of the parameter servers, comma-separated, in their order. Default: UMIAK_SERVERS, else those of your "
         "job on this machine.",
-        group=WHICH,
-        origin=FlagOrigin.UMIAK,
+        WHICH,
+        letter="s",
         metavar="HOST:PORT,...",
         env=("UMIAK_SERVERS", "PADDLE_PSERVERS_IP_PORT_LIST"),
         elsewhere=("endpoints", "hosts"),
     ),
-    Flag(
-        name="job",
-        letter="j",
-        help="Name of the job, --job_id of `umiak launch`. Default: UMIAK_JOB_ID, else that of the job on this machine, else "
+    flag(
+        "job",
+        "Name of the job, --job_id of `umiak launch`. Default: UMIAK_JOB_ID, else that of the job on this machine, else "
         "default.",
-        group=WHICH,
-        origin=FlagOrigin.UMIAK,
+        WHICH,
+        letter="j",
         metavar="NAME",
         env=("UMIAK_JOB_ID", "PADDLE_JOB_ID"),
         aliases=("job_id",),
     ),
-    Flag(
-        name="json",
-        help="Print JSON instead of tables: one object per line and refresh.",
-        group=SHOWN,
-        origin=FlagOrigin.UMIAK,
-        kind=FlagKind.SWITCH,
-        default=False,
+    shared(JSON, "Print JSON instead of tables: one object per line and refresh.", OUTPUT),
+    WATCH,
+    shared(QUIET, "Print errors only; the exit status says whether every server answered.", OUTPUT),
+    replace(INTERVAL, help="Time between refreshes, over which rates are measured.", default=1.0),
+    flag("tls_ca", "File with the trusted CA certificates (tls of the job).", TLS, metavar="FILE"),
+    flag("tls_cert", "Client certificate, for servers that require one.", TLS, metavar="FILE"),
+    flag("tls_key", "Private key of the client certificate.", TLS, metavar="FILE"),
+    flag("tls_name", "Server name expected in the certificate. Default: the address.", TLS, metavar="NAME"),
+)
+
+PAGE = CommandPage(
+    usage=("umiak ps status [flags]",),
+    about="Show the status of the parameter servers of a running job: rows, memory, pulls and pushes per second, and which trainer "
+    "waits for which. Read-only: the job is not affected.",
+    examples=(
+        ("umiak ps status", "your job on this machine"),
+        ("umiak ps status --watch", "refresh every second"),
+        ("umiak ps status --json", "machine-readable"),
+        ("umiak ps status --quiet", "exit status only: do all servers answer?"),
+        ("umiak ps status --servers 10.0.0.1:8200,10.0.0.2:8200", "with UMIAK_TOKEN_FILE set"),
     ),
-    Flag(
-        name="watch",
-        letter="w",
-        help="Refresh until Ctrl-C.",
-        group=SHOWN,
-        origin=FlagOrigin.UMIAK,
-        kind=FlagKind.SWITCH,
-        default=False,
-    ),
-    Flag(
-        name="quiet",
-        letter="q",
-        help="Print errors only; the exit status says whether every server answered.",
-        group=SHOWN,
-        origin=FlagOrigin.UMIAK,
-        kind=FlagKind.SWITCH,
-        default=False,
-    ),
-    Flag(
-        name="interval",
-        help="Time between refreshes, over which rates are measured.",
-        group=SHOWN,
-        origin=FlagOrigin.UMIAK,
-        kind=FlagKind.SECONDS,
-        default=1.0,
-        least=0.1,
-        metavar="SECONDS",
-    ),
-    Flag(
-        name="tls_ca",
-        help="File with the trusted CA certificates (tls of the job).",
-        group=TLS,
-        origin=FlagOrigin.UMIAK,
-        metavar="FILE",
-    ),
-    Flag(
-        name="tls_cert",
-        help="Client certificate, for servers that require one.",
-        group=TLS,
-        origin=FlagOrigin.UMIAK,
-        metavar="FILE",
-    ),
-    Flag(
-        name="tls_key",
-        help="Private key of the client certificate.",
-        group=TLS,
-        origin=FlagOrigin.UMIAK,
-        metavar="FILE",
-    ),
-    Flag(
-        name="tls_name",
-        help="Server name expected in the certificate. Default: the address.",
-        group=TLS,
-        origin=FlagOrigin.UMIAK,
-        metavar="NAME",
-    ),
+    flags=FLAGS,
+    ending="The job's token is read from UMIAK_TOKEN or UMIAK_TOKEN_FILE; on the machine of a server that you started, it is found "
+    "without them. Exit status: 0 if every server answered, 2 for a wrong command line, 3 if a server did not answer.",
 )

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from umiak.cli.output import Printer
+    from umiak.core.json_types import JsonObject
     from umiak.schema.flags import Parsed
     from umiak.train.plan.plan import Plan
 
@@ -31,10 +32,7 @@ def main(argv: Sequence[str], environ: Mapping[str, str], printer: Printer) -> i
     """Run `umiak train`. The result is the exit status."""
     parsed = parse(argv, environ)
     if parsed.wants_help:
-        from umiak.cli.texts import help_train
-
-        printer.data(help_train.train())
-        return Exit.DONE
+        return printer.page("train")
     if parsed.wants_version:
         from umiak.adapters.version import version
 
@@ -68,7 +66,7 @@ def _survey(parsed: Parsed, printer: Printer) -> int:
     from umiak.train.survey.look import look
 
     if parsed.said("model"):
-        raise UmiakError(Problem(code="UM-TRAIN-005", what="--survey and -m", hint="say one of them"))
+        raise UmiakError.of("UM-TRAIN-005", "--survey and -m", hint="say one of them")
     made = look(parsed.text("survey"))
     if parsed.truth("json"):
         import json
@@ -107,8 +105,7 @@ def _check_request(parsed: Parsed) -> None:
         from umiak.cli import train_compare
 
         problems += train_compare.problems(parsed)
-    if problems:
-        raise UmiakError(*problems)
+    UmiakError.raise_any(problems)
 
 
 def _is_submitted(parsed: Parsed, environ: Mapping[str, str]) -> bool:
@@ -146,7 +143,8 @@ def examined(parsed: Parsed, environ: Mapping[str, str]) -> Examined:
         source, reading = load.load(parsed.text("model"), said)
         warnings = reading.warnings
         if reading.config is None:
-            raise UmiakError(*reading.problems)  # noqa: TRY301 - there is one way to be wrong
+            problems = tuple(reading.problems)
+            return Examined(plan=None, problems=problems, warnings=warnings, exit_status=Exit.BAD_REQUEST)
         only = parsed.text("topology").lower() or None
         placement = None if seat.is_own(environ) else platforms.detect(environ, only=only)
         made = plan(reading.config, process_role(environ, placement), source.path)
@@ -209,7 +207,7 @@ def _answer_as_json(parsed: Parsed, found: Examined, printer: Printer) -> int:
     return found.exit_status
 
 
-def _spelled(plan: Any) -> dict[str, Any]:
+def _spelled(plan: Any) -> JsonObject:
     """A plan's keys in the words of the field, and those of each runner beside its processes and phases."""
     runs = []
     for run in plan.pop("runs"):
@@ -234,15 +232,14 @@ def _train(made: Plan, parsed: Parsed, environ: Mapping[str, str], printer: Prin
     from umiak.train.survey.obstacles import in_code
 
     in_the_way = [*obstacles(made), *_missing_packages(made)]
-    if in_the_way := in_the_way or in_code(made):
-        raise UmiakError(*in_the_way)
+    UmiakError.raise_any(in_the_way or in_code(made))
     if parsed.said("compare"):
         from umiak.cli import train_compare
 
         return train_compare.main(made, parsed, environ, printer)
     for number, run in enumerate(made.runs, start=1):
         if run.group.role is RunRole.LAUNCHER:
-            ended = train_start.launched(run, made, parsed, environ, printer)
+            ended = train_start.launched(run, parsed, environ, printer)
         else:
             from umiak.train.run.main import RunOptions, execute
 
@@ -281,6 +278,12 @@ def _check_installed(parsed: Parsed) -> None:
     if _not_installed(["yaml"]):
         needs_all = not (parsed.truth("explain") or parsed.truth("check"))
         raise UmiakError(_to_install("UM-CONFIG-006", _not_installed(PACKAGES if needs_all else ["yaml"])))
+
+
+def check_installed(names: Iterable[str]) -> None:
+    """UmiakError with one command that installs what is missing of these packages."""
+    if missing := _not_installed(names):
+        raise UmiakError(_to_install("UM-TRAIN-006", missing))
 
 
 def _not_installed(names: Iterable[str]) -> list[str]:

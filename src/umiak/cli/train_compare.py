@@ -22,9 +22,9 @@ from umiak.train.plan.plan import RunRole
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from typing import Any
 
     from umiak.cli.output import Printer
+    from umiak.core.json_types import JsonObject
     from umiak.schema.flags import Parsed
     from umiak.train.compare.program import CompareRequest
     from umiak.train.plan.plan import Plan, Run
@@ -65,7 +65,7 @@ def main(plan: Plan, parsed: Parsed, environ: Mapping[str, str], printer: Printe
 
     run = _chosen(plan)
     request = program.CompareRequest(
-        ours=_command(run, parsed),
+        ours=_command(plan, run, parsed),
         kind=ModelKind.DYGRAPH,
         mode=run.group.mode if run.group.role is not RunRole.ALONE else "alone",
         tolerance=_number(parsed.text("tolerance")) or TOLERANCE,
@@ -107,7 +107,7 @@ def _told(request: CompareRequest, config: str, parsed: Parsed, printer: Printer
     return Exit.DONE if outcome.verdict is CompareVerdict.EQUAL else Exit.DIFFERS
 
 
-def _static_facts(parsed: Parsed, environ: Mapping[str, str]) -> dict[str, Any]:
+def _static_facts(parsed: Parsed, environ: Mapping[str, str]) -> JsonObject:
     """What both sides have to know. UmiakError if the config can't be read, or has no static program beside it."""
     from umiak.adapters import trusted_files
     from umiak.schema import yaml_tree
@@ -123,15 +123,14 @@ def _static_facts(parsed: Parsed, environ: Mapping[str, str]) -> dict[str, Any]:
         findings.problem("UM-CONFIG-003", Place(source=source.path), "not a mapping")
         raise UmiakError(*findings.problems)
     tree = overrides.apply(root, said, findings)
-    if findings.problems:
-        raise UmiakError(*findings.problems)
+    UmiakError.raise_any(findings.problems)
     config = dotted(retyped(yaml_tree.free(root), yaml_tree.free(tree), said), os.path.abspath(source.path))
     model = os.path.join(os.path.abspath(source.directory), FILE)
     reader = os.path.join(os.path.dirname(model), f"{config.get('runner.train_reader_path', 'reader')}.py")
     missing = [path for path in (model, reader) if not os.path.isfile(path)]
     if missing:
         what = f"no static program can be compared: {missing[0]} is not there"
-        raise UmiakError(Problem(code="UM-TRAIN-586", what=what, hint="name a config with a static_model.py beside it"))
+        raise UmiakError.of("UM-TRAIN-586", what, hint="name a config with a static_model.py beside it")
     trusted_files.check_chosen(source.path, (model, reader), environ)
     strategy = str(config.get("runner.sync_mode") or "").lower()
     trainers = int(config.get("runner.worker_num") or 1) if strategy else 1
@@ -147,7 +146,7 @@ def _static_facts(parsed: Parsed, environ: Mapping[str, str]) -> dict[str, Any]:
     }
 
 
-def _command(run: Run, parsed: Parsed) -> tuple[str, ...]:
+def _command(plan: Plan, run: Run, parsed: Parsed) -> tuple[str, ...]:
     """umiak's side: the same config, recorded."""
     words = [sys.executable, *own_modules.start_words("umiak.cli.main"), "train", "-m", parsed.text("model"), "--quiet"]
     words += [
@@ -160,10 +159,12 @@ def _command(run: Run, parsed: Parsed) -> tuple[str, ...]:
     ]
     if parsed.said("topology"):
         words += ["--topology", parsed.text("topology")]
+    # A reader gets the whole config: it finds a mode in it only if the config, or its user, says one.
+    is_alone = len(plan.runs) == 1
     for said in parsed.texts.get("override", ()):
-        if not said.startswith("mode="):
+        if is_alone or not said.startswith("mode="):
             words += ["-o", said]
-    return (*words, "-o", f"mode={json.dumps([run.name])}")
+    return (*words,) if is_alone else (*words, "-o", f"mode={json.dumps([run.name])}")
 
 
 def _chosen(plan: Plan) -> Run:
@@ -172,14 +173,14 @@ def _chosen(plan: Plan) -> Run:
     if len(trained) != 1:
         names = ", ".join(run.name for run in trained) or "none"
         what = f"one runner that trains can be compared at a time, and mode has {names}"
-        raise UmiakError(Problem(code="UM-TRAIN-584", what=what, hint="choose it: `-o mode=NAME`", where=plan.config))
+        raise UmiakError.of("UM-TRAIN-584", what, hint="choose it: `-o mode=NAME`", where=plan.config)
     (run,) = trained
     if run.runner.online is not None or len(run.stages) != 1:
         what = f"runner {run.name} can't be compared: " + (
             "it learns online" if run.runner.online is not None else f"it has {len(run.stages)} phases"
         )
         hint = "compare a runner of class train or local_cluster_train with one phase"
-        raise UmiakError(Problem(code="UM-TRAIN-584", what=what, hint=hint, where=plan.config))
+        raise UmiakError.of("UM-TRAIN-584", what, hint=hint, where=plan.config)
     _check_order(run)
     return run
 
@@ -193,13 +194,11 @@ def _check_order(run: Run) -> None:
 
 
 def _not_in_step(trainers: int, mode: str) -> UmiakError:
-    return UmiakError(
-        Problem(
-            code="UM-TRAIN-585",
-            what=f"{trainers} trainers in {mode} differ from plain Paddle, and from run to run",
-            why="a gradient counts when it arrives, and is computed from values that others have changed meanwhile",
-            hint="compare them in sync, `-o runner.sync_mode=sync`, or one trainer: `-o runner.worker_num=1`",
-        )
+    return UmiakError.of(
+        "UM-TRAIN-585",
+        f"{trainers} trainers in {mode} differ from plain Paddle, and from run to run",
+        why="a gradient counts when it arrives, and is computed from values that others have changed meanwhile",
+        hint="compare them in sync, `-o runner.sync_mode=sync`, or one trainer: `-o runner.worker_num=1`",
     )
 
 

@@ -1,15 +1,17 @@
-"""The flags of `umiak train`: a table. Values."""
+"""The flags of `umiak train`: a table; and its page. Values."""
 
 from __future__ import annotations
 
-from umiak.schema.flags import Flag, FlagKind, FlagOrigin
+from umiak.cli.shared_flags import JSON, ON, QUIET, SCHEMA, SUBMISSION, flag, of_submission, shared, switch
+from umiak.cli.texts.command_page import CommandPage
+from umiak.schema.flags import Flag, FlagKind
 
 CONFIG = "Config"
 RUN = "Run"
 PLACE = "Submit"
 ASKED = "Inspect"
 
-OF_A_SUBMISSION = ("nnodes", "dry_run", "allow_secret_files", "foreground", "key")
+OF_A_SUBMISSION = ("nnodes", *(known.name for known in SUBMISSION))
 """They mean something with `--on` or `-b` only."""
 
 FLAGS = (
@@ -34,58 +36,40 @@ FLAGS = (
         aliases=("opt",),
         elsewhere=("set",),
     ),
-    Flag(
-        name="topology",
-        help="Platform to read the cluster from (slurm, openmpi, paddlejob, ...). Default: auto-detect; none: disable.",
-        group=CONFIG,
-        origin=FlagOrigin.UMIAK,
+    flag(
+        "topology",
+        "Platform to read the cluster from (slurm, openmpi, paddlejob, ...). Default: auto-detect; none: disable.",
+        CONFIG,
         metavar="NAME",
         env=("UMIAK_TOPOLOGY",),
     ),
-    Flag(
-        name="resume",
-        help="Resume from the latest complete checkpoint of the runner; start from scratch if there is none.",
-        group=RUN,
-        origin=FlagOrigin.UMIAK,
-        kind=FlagKind.SWITCH,
-        default=False,
+    switch(
+        "resume",
+        "Resume from the latest complete checkpoint of the runner; start from scratch if there is none.",
+        RUN,
         elsewhere=("continue", "auto_resume"),
     ),
-    Flag(
-        name="run_dir",
-        help="Directory for metrics.jsonl, plots and worker logs, with a subdirectory per runner.",
-        group=RUN,
-        origin=FlagOrigin.UMIAK,
+    flag(
+        "run_dir",
+        "Directory for metrics.jsonl, plots and worker logs, with a subdirectory per runner.",
+        RUN,
         metavar="DIR",
         default="run",
         elsewhere=("output_dir", "log_dir"),
     ),
-    Flag(
-        name="quiet",
-        letter="q",
-        help="Print notes, warnings and errors only; metrics.jsonl and the plot are still written.",
-        group=RUN,
-        origin=FlagOrigin.UMIAK,
-        kind=FlagKind.SWITCH,
-        default=False,
-        elsewhere=("silent",),
-    ),
-    Flag(
-        name="live",
-        help="Update a progress line of this width in place although stderr is not a terminal. Set by the launcher for its "
+    shared(QUIET, "Print notes, warnings and errors only; metrics.jsonl and the plot are still written.", RUN),
+    flag(
+        "live",
+        "Update a progress line of this width in place although stderr is not a terminal. Set by the launcher for its "
         "workers.",
-        group=RUN,
-        origin=FlagOrigin.UMIAK,
+        RUN,
         kind=FlagKind.NUMBER,
         metavar="COLUMNS",
     ),
-    Flag(
-        name="on",
-        help="Submit the config to this place, as umiak.toml or your own config.toml name it, and print the handle of the run.",
-        group=PLACE,
-        origin=FlagOrigin.UMIAK,
-        metavar="PLACE",
-        elsewhere=("place",),
+    shared(
+        ON,
+        "Submit the config to this place, as umiak.toml or your own config.toml name it, and print the handle of the run.",
+        PLACE,
     ),
     Flag(
         name="backend",
@@ -95,126 +79,78 @@ FLAGS = (
         metavar="BACKEND",
         aliases=("backend_yaml",),
     ),
-    Flag(
-        name="nnodes",
-        help="Number of nodes, each with the servers and trainers that the config asks for. Default: 1; with -b: as backend.yaml says.",
-        group=PLACE,
-        origin=FlagOrigin.UMIAK,
+    flag(
+        "nnodes",
+        "Number of nodes, each with the servers and trainers that the config asks for. Default: 1; with -b: as backend.yaml says.",
+        PLACE,
         kind=FlagKind.NUMBER,
         least=1,
-        metavar="N",
         elsewhere=("nodes",),
     ),
-    Flag(
-        name="dry_run",
-        help="With --on or -b: print every file and command, secrets masked, every file that would be sent, and what is missing here; "
-        "start nothing. Neither an account nor a client of the place is needed.",
-        group=PLACE,
-        origin=FlagOrigin.UMIAK,
-        kind=FlagKind.SWITCH,
-        default=False,
-        elsewhere=("dryrun",),
-    ),
-    Flag(
-        name="allow_secret_files",
-        help="With --on or -b: send files that look like secrets as well, such as .env or private keys. Default: they are an error.",
-        group=PLACE,
-        origin=FlagOrigin.UMIAK,
-        kind=FlagKind.SWITCH,
-        default=False,
-    ),
-    Flag(
-        name="foreground",
-        help="With --on or -b: follow the logs until the job is over; Ctrl-C cancels it. The exit status is the job's.",
-        group=PLACE,
-        origin=FlagOrigin.UMIAK,
-        kind=FlagKind.SWITCH,
-        default=False,
-        elsewhere=("follow", "wait", "attach"),
-    ),
-    Flag(
-        name="key",
-        help="With --on or -b: name of this submission, for scripts. With the same key again the same run is returned, and nothing is "
-        "started.",
-        group=PLACE,
-        origin=FlagOrigin.UMIAK,
-        metavar="TEXT",
-    ),
-    Flag(
-        name="survey",
-        help="Judge every config below this directory, or one config, one line each: runs, runs with remarks, or does not run and why. "
+    *of_submission(PLACE, "With --on or -b: "),
+    flag(
+        "survey",
+        "Judge every config below this directory, or one config, one line each: runs, runs with remarks, or does not run and why. "
         "Packages that are not installed are listed with the command that installs all of them. With --json as JSON. Nothing of "
         "the user's code is run.",
-        group=ASKED,
-        origin=FlagOrigin.UMIAK,
+        ASKED,
         metavar="PATH",
     ),
-    Flag(
-        name="explain",
-        help="Print the plan: processes, files and strategy of each runner. Train nothing.",
-        group=ASKED,
-        origin=FlagOrigin.UMIAK,
-        kind=FlagKind.SWITCH,
-        default=False,
+    switch(
+        "explain",
+        "Print the plan: processes, files and strategy of each runner. Train nothing.",
+        ASKED,
         elsewhere=("plan",),
     ),
-    Flag(
-        name="check",
-        help="Check the config, the models, the reader classes and the first lines of the data. Train nothing.",
-        group=ASKED,
-        origin=FlagOrigin.UMIAK,
-        kind=FlagKind.SWITCH,
-        default=False,
+    switch(
+        "check",
+        "Check the config, the models, the reader classes and the first lines of the data. Train nothing.",
+        ASKED,
         elsewhere=("validate", "lint"),
     ),
-    Flag(
-        name="compare",
-        help="Train some steps with umiak and with plain Paddle on the same batches, each in processes of its own, and print every "
+    flag(
+        "compare",
+        "Train some steps with umiak and with plain Paddle on the same batches, each in processes of its own, and print every "
         "parameter that differs, with its first step. static: the static_model.py beside the config, on tables and with Paddle's "
         "executor. Exit status 4 if they differ. Checkpoints are neither read nor written.",
-        group=ASKED,
-        origin=FlagOrigin.UMIAK,
-        kind=FlagKind.CHOICE,
+        ASKED,
         choices=("plain", "static"),
     ),
-    Flag(
-        name="steps",
-        help="With --compare: so many steps. Default: 8.",
-        group=ASKED,
-        origin=FlagOrigin.UMIAK,
-        kind=FlagKind.NUMBER,
-        least=1,
-        metavar="N",
-    ),
-    Flag(
-        name="tolerance",
-        help="With --compare: how far apart two numbers may be. Default: 1e-5.",
-        group=ASKED,
-        origin=FlagOrigin.UMIAK,
-        metavar="NUMBER",
-    ),
-    Flag(
-        name="record",
-        help="Record every step of the training in this directory, and end after --steps. Set by --compare for its processes.",
-        group=ASKED,
-        origin=FlagOrigin.UMIAK,
+    flag("steps", "With --compare: so many steps. Default: 8.", ASKED, kind=FlagKind.NUMBER, least=1),
+    flag("tolerance", "With --compare: how far apart two numbers may be. Default: 1e-5.", ASKED, metavar="NUMBER"),
+    flag(
+        "record",
+        "Record every step of the training in this directory, and end after --steps. Set by --compare for its processes.",
+        ASKED,
         metavar="DIR",
     ),
-    Flag(
-        name="json",
-        help="Print JSON to stdout: the result of --explain, --check or --compare, one line per training event, or the submitted run.",
-        group=ASKED,
-        origin=FlagOrigin.UMIAK,
-        kind=FlagKind.SWITCH,
-        default=False,
+    shared(
+        JSON,
+        "Print JSON to stdout: the result of --explain, --check or --compare, one line per training event, or the submitted run.",
+        ASKED,
     ),
-    Flag(
-        name="schema",
-        help="Print the JSON schema of config.yaml, for completion and checks in editors.",
-        group=ASKED,
-        origin=FlagOrigin.UMIAK,
-        kind=FlagKind.SWITCH,
-        default=False,
-        elsewhere=("json_schema",),
+    shared(SCHEMA, "Print the JSON schema of config.yaml, for completion and checks in editors.", ASKED),
+)
+
+PAGE = CommandPage(
+    usage=("umiak train -m CONFIG [flags]",),
+    about="Train a model from a config.yaml: in one process, with parameter servers, or data parallel with all-reduce. Configs of "
+    "PaddleRec 1.8.5 and of its newer layout work unchanged; all mistakes are reported at once, with their lines. On a node of a "
+    "cluster, the environment makes the same command a trainer or a server.",
+    examples=(
+        ("umiak train -m config.yaml", "the runners in `mode`, one after another"),
+        ("umiak train -m config.yaml --explain", "print the plan"),
+        ("umiak train -m config.yaml --check", "report mistakes"),
+        ("umiak train -m config.yaml -o runner.epochs=1", "override a value"),
+        ("umiak train -m config.yaml -o mode=infer", "another runner of the same file"),
+        ("umiak train -m config.yaml --compare plain", "the same steps as plain Paddle?"),
+        ("umiak train -m config.yaml --resume", "resume from the latest checkpoint"),
+        ("umiak train -m umiak.models.rank.dnn", "a model of the zoo"),
+        ("umiak train -m config.yaml --on lab", "submit it to the place lab"),
+        ("umiak train -m config.yaml -b backend.yaml", "submit it to PaddleCloud"),
     ),
+    flags=FLAGS,
+    lists=(("General", (("--version", "Print the version."), ("-h, --help", "Print this help."))),),
+    ending="Exit status: 0 on success, 1 if training failed, 2 for a wrong command line or config, 3 for a failure outside of umiak "
+    "(network, disk, permissions), 4 if --compare finds a difference, 70 for a bug of umiak.",
 )

@@ -2,8 +2,8 @@
 
     job_of(plan, parsed, name="ctr", model="config.yaml", nodes=2)
 
-The job's command is `umiak train` itself. On its place `umiak launch` starts it once for each server and trainer, and each finds out
-from its environment which one it is. So nodes need umiak and Paddle.
+The job's command is `umiak train` itself. On its place `umiak launch` starts it once for each server and trainer,
+and each finds out from its environment which one it is. So nodes need umiak and Paddle.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from umiak.core.cluster import Role
 from umiak.core.devices import DeviceKind
 from umiak.core.job import FileSet, FrameworkName, Job, Replicas, Resource, RoleSpec
-from umiak.core.problem import Problem, UmiakError
+from umiak.core.problem import UmiakError
 from umiak.core.value import value
 from umiak.train.config.values import Device, FleetMode, RunnerClass
 
@@ -61,7 +61,9 @@ def words(parsed: Parsed, model: str) -> tuple[str, ...]:
 
 
 def name_of(model: str, directory: str) -> str:
-    """A job's name for a config: that of its file, of its directory if the file is just called config.yaml, or of its model."""
+    """A job's name for a config: that of its file,
+    of its directory if the file is just called config.yaml, or of its model.
+    """
     path = model.rstrip("/").removesuffix(".yaml").removesuffix(".yml")
     above, _, last = path.rpartition("/")
     if last in ("config", ".", ""):
@@ -73,16 +75,16 @@ def name_of(model: str, directory: str) -> str:
 
 
 def _counts(plan: Plan) -> ProcessCounts:
-    """Of all runners: a runner that evaluates takes the first trainer of whatever is there, the others must need the same."""
+    """Of all runners: a runner that evaluates takes the first trainer of whatever is there,
+    the others must need the same.
+    """
     trained = {run.name: _counts_of(run) for run in plan.runs if run.kind is not RunnerClass.INFER}
     if len(set(trained.values())) > 1:
-        raise UmiakError(
-            Problem(
-                code="UM-TRAIN-009",
-                what=f"runners that need different processes can't be one job: {', '.join(trained)}",
-                why="servers and trainers of a job are started once, for all of its runners",
-                hint=f"submit them one after another: `-o mode={next(iter(trained))}`",
-            )
+        raise UmiakError.of(
+            "UM-TRAIN-009",
+            f"runners that need different processes can't be one job: {', '.join(trained)}",
+            why="servers and trainers of a job are started once, for all of its runners",
+            hint=f"submit them one after another: `-o mode={next(iter(trained))}`",
         )
     return next(iter(trained.values()), ProcessCounts())
 

@@ -1,7 +1,8 @@
-"""How `umiak train` starts workers on this node: as `umiak launch` with the same command for each. An adapter.
+"""How `umiak train` starts workers on this node: by the launcher, with the same command for each. An adapter.
 
-    command(run, parsed)                the words of the launcher, and of every worker behind them
-    launched(run, plan, parsed, ...)    runs it; how it ended
+    flags(run, parsed)                  the launcher's
+    worker(run, parsed)                 the words of every worker
+    launched(run, parsed, ...)          runs it; how it ended
 
 Each worker is `umiak train` again, and finds out from its environment which trainer or server it is.
 """
@@ -13,6 +14,8 @@ import json
 import os
 import signal
 
+from umiak.launch import start
+from umiak.launch.command_line import reading
 from umiak.train.config.values import FleetMode
 from umiak.train.plan.plan import Ended
 from umiak.train.reports.rundir import RunDirectory
@@ -23,7 +26,7 @@ if TYPE_CHECKING:
 
     from umiak.cli.output import Printer
     from umiak.schema.flags import Parsed
-    from umiak.train.plan.plan import Plan, Run
+    from umiak.train.plan.plan import Run
 
 MODULE = "umiak.cli.main"
 STOPPED = (130, 143)
@@ -34,18 +37,15 @@ QUIET = {"GLOG_minloglevel": "2"}
 """Keeps what Paddle's core has to say, short of errors, out of a run's talk, where nobody has said otherwise."""
 
 
-def launched(run: Run, plan: Plan, parsed: Parsed, environ: Mapping[str, str], printer: Printer) -> Ended:
+def launched(run: Run, parsed: Parsed, environ: Mapping[str, str], printer: Printer) -> Ended:
     """Start the workers of a run and wait for them."""
-    from umiak.cli import launch
-
-    del plan
     directory = RunDirectory(parsed.text("run_dir"), run.name)
     with contextlib.suppress(OSError):
         directory.forget_outcome()
-    waiting, heeded = os.getpid(), signal.pthread_sigmask(signal.SIG_BLOCK, ())
-    status = launch.main(command(run, parsed, _columns(printer)), {**QUIET, **environ}, printer)
-    if os.getpid() != waiting:
-        raise SystemExit(status)  # the half of the launcher that did the work; what comes next is done by the other one
+    heeded = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    environ = {**QUIET, **environ}
+    request = reading.of_values(flags(run, parsed), environ, worker(run, parsed, _columns(printer)), is_module=True)
+    status = start.launch(request, environ)
     signal.pthread_sigmask(signal.SIG_SETMASK, heeded)
     if status not in STOPPED:
         return Ended(status=status)
@@ -62,26 +62,23 @@ def launched(run: Run, plan: Plan, parsed: Parsed, environ: Mapping[str, str], p
     return Ended(status=status, stopped_by=number)
 
 
-def command(run: Run, parsed: Parsed, columns: int | None = None) -> list[str]:
-    """The words after `umiak launch`; ``columns`` of the terminal that shows it, if it is one."""
-    return [*_launcher(run, parsed), "-m", MODULE, "train", *_worker(run, parsed, columns)]
-
-
-def _launcher(run: Run, parsed: Parsed) -> list[str]:
+def flags(run: Run, parsed: Parsed) -> dict[str, object]:
+    """The launcher's."""
     group = run.group
     # The trainer speaks for itself; of the launcher only what goes wrong is told.
-    words = ["--log_dir", RunDirectory(parsed.text("run_dir"), run.name).logs, "--log_level", "WARNING"]
+    values: dict[str, object] = {"log_dir": RunDirectory(parsed.text("run_dir"), run.name).logs, "log_level": "WARNING"}
     if parsed.text("topology"):
-        words += ["--topology", parsed.text("topology")]
+        values["topology"] = parsed.text("topology")
     if group.fleet_mode is FleetMode.PS:
-        return [*words, "--server_num", str(group.servers_here), "--trainer_num", str(group.trainers_here or 0)]
+        return {**values, "server_num": group.servers_here, "trainer_num": group.trainers_here or 0}
     if run.runner.device_ids:
-        return [*words, "--devices", ",".join(map(str, run.runner.device_ids))]
-    return [*words, "--nproc_per_node", str(group.trainers_here)] if group.trainers_here else words
+        return {**values, "devices": run.runner.device_ids}
+    return {**values, "nproc_per_node": group.trainers_here} if group.trainers_here else values
 
 
-def _worker(run: Run, parsed: Parsed, columns: int | None) -> list[str]:
-    words = ["-m", parsed.text("model"), "--run_dir", parsed.text("run_dir")]
+def worker(run: Run, parsed: Parsed, columns: int | None = None) -> list[str]:
+    """The module of every worker, and its words; ``columns`` of the terminal that shows it, if it is one."""
+    words = [MODULE, "train", "-m", parsed.text("model"), "--run_dir", parsed.text("run_dir")]
     for said in parsed.texts.get("override", ()):
         if not said.startswith("mode="):
             words += ["-o", said]

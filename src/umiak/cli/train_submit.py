@@ -7,7 +7,7 @@ import os
 from umiak.adapters import trusted_files
 from umiak.cli import train_job
 from umiak.cli.runs import asking, submit
-from umiak.core.problem import Problem, UmiakError
+from umiak.core.problem import UmiakError
 from umiak.core.value import replace
 
 TYPE_CHECKING = False
@@ -52,13 +52,11 @@ def _job(parsed: Parsed, environ: Mapping[str, str], directory: str, printer: Pr
     else:
         model = os.path.relpath(model, directory)
         if model.startswith(os.pardir):
-            raise UmiakError(
-                Problem(
-                    code="UM-TRAIN-008",
-                    what=f"the config is outside of the working directory: {parsed.text('model')}",
-                    why="nodes get the working directory, and run the job in it",
-                    hint=f"cd {os.path.dirname(os.path.abspath(parsed.text('model')))} first",
-                )
+            raise UmiakError.of(
+                "UM-TRAIN-008",
+                f"the config is outside of the working directory: {parsed.text('model')}",
+                why="nodes get the working directory, and run the job in it",
+                hint=f"cd {os.path.dirname(os.path.abspath(parsed.text('model')))} first",
             )
     name = train_job.name_of(parsed.text("model"), directory)
     nodes = parsed.number("nnodes") or 1
@@ -77,8 +75,7 @@ def _place(flow: Flow, parsed: Parsed, printer: Printer) -> NamedPlace:
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else str(error)
         hint = "-b names a backend.yaml, from the working directory on"
-        problem = Problem(code="UM-SUBMIT-220", what=f"can't be read: {path}", why=why, hint=hint)
-        raise UmiakError(problem) from None
+        raise UmiakError.of("UM-SUBMIT-220", f"can't be read: {path}", why=why, hint=hint) from None
     reading = backend_yaml.read(text, path, BackendNames())
     printer.problems(reading.warnings, "warning")
     if reading.place is None:

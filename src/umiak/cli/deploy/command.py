@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import os
 
-from umiak.cli.deploy import kustomize, objects
+from umiak.cli.deploy import chart, objects
 from umiak.cli.deploy.flags import FLAGS
 from umiak.cli.deploy.options import options_of
-from umiak.core.problem import Exit, Problem, UmiakError
+from umiak.core.problem import Exit, UmiakError
 from umiak.schema import command_line
 
 TYPE_CHECKING = False
@@ -22,13 +22,10 @@ def main(argv: Sequence[str], environ: Mapping[str, str], printer: Printer) -> i
     """Run `umiak deploy`. The result is the exit status."""
     parsed = command_line.parse(FLAGS, argv, environ, command="umiak deploy", starts_program=False)
     if parsed.wants_help:
-        from umiak.cli.deploy import help as help_page
-
-        printer.data(help_page.text())
-        return Exit.DONE
+        return printer.page("deploy")
     options = options_of(parsed)
     if parsed.text("kustomize"):
-        _write(parsed.text("kustomize"), kustomize.files(options))
+        _write(parsed.text("kustomize"), chart.kustomize_files(options))
         printer.note(f"written: `kubectl apply -k {parsed.text('kustomize')}`")
         return Exit.DONE
     made = objects.objects(options)
@@ -39,7 +36,7 @@ def main(argv: Sequence[str], environ: Mapping[str, str], printer: Printer) -> i
     if parsed.truth("json"):
         printer.data(json.dumps({"apiVersion": "v1", "kind": "List", "items": made}, indent=2))
     else:
-        printer.data(kustomize.documents(made))
+        printer.data(chart.documents(made))
     return Exit.DONE
 
 
@@ -47,14 +44,13 @@ def _write(directory: str, files: Mapping[str, str]) -> None:
     """The kustomization last, so that it never names a file that is not there."""
     try:
         os.makedirs(directory, exist_ok=True)
-        for name in sorted(files, key=lambda each: each == kustomize.KUSTOMIZATION):
+        for name in sorted(files, key=lambda each: each == chart.KUSTOMIZATION):
             with open(os.path.join(directory, name), "w", encoding="utf-8") as file:
                 file.write(files[name])
     except OSError as error:
-        problem = Problem(
-            code="UM-DEPLOY-043",
-            what=f"--kustomize: the directory can't be written to: {directory}",
+        raise UmiakError.refused(
+            "UM-DEPLOY-043",
+            f"--kustomize: the directory can't be written to: {directory}",
             why=error.strerror,
             hint="name a directory of your own that is there or can be made",
-        )
-        raise UmiakError(problem, exit_status=Exit.REFUSED) from None
+        ) from None

@@ -1,38 +1,18 @@
-"""The flags of `umiak deploy`: a table, whose words about the chart's values are those of the chart. Values."""
+"""The flags of `umiak deploy`: a table; and its page, whose words about the chart's values are those of the chart.
+Values.
+"""
 
 from __future__ import annotations
 
 from umiak.cli.deploy.values import BY_NAME, IMAGE, PULL_POLICIES, SCHEDULINGS
-from umiak.schema.flags import Flag, FlagKind, FlagOrigin
+from umiak.cli.shared_flags import JSON, KUBE_NAMESPACE, flag, shared, switch
+from umiak.cli.texts.command_page import CommandPage
+from umiak.core.value import replace
+from umiak.schema.flags import FlagKind
 
 WHAT = "What is printed"
 HOW = "How the operator runs"
 NAMESPACE = "paddle-system"
-
-
-def _flag(name: str, help: str, group: str, metavar: str = "NAME", default: str | None = None) -> Flag:  # noqa: A002 - the field's name
-    return Flag(name=name, help=help, group=group, origin=FlagOrigin.UMIAK, metavar=metavar, default=default)
-
-
-def _switch(name: str, help: str, group: str = WHAT) -> Flag:  # noqa: A002
-    return Flag(name=name, help=help, group=group, origin=FlagOrigin.UMIAK, kind=FlagKind.SWITCH, default=False)
-
-
-def _many(name: str, help: str, metavar: str) -> Flag:  # noqa: A002
-    return Flag(name=name, help=help, group=HOW, origin=FlagOrigin.UMIAK, metavar=metavar, many=True)
-
-
-def _choice(name: str, help: str, choices: tuple[str, ...], default: str) -> Flag:  # noqa: A002
-    return Flag(
-        name=name,
-        help=help,
-        group=HOW,
-        origin=FlagOrigin.UMIAK,
-        kind=FlagKind.CHOICE,
-        choices=choices,
-        default=default,
-        metavar="|".join(choices),
-    )
 
 
 def _meaning(name: str) -> str:
@@ -40,44 +20,63 @@ def _meaning(name: str) -> str:
 
 
 FLAGS = (
-    _switch("crd", "Only the CustomResourceDefinitions."),
-    _switch("operator", "Only the operator: namespace, rights, Service, deployment."),
-    _switch("v1beta1", "Definitions for Kubernetes 1.15 and older."),
-    _switch(
+    switch("crd", "Only the CustomResourceDefinitions.", WHAT),
+    switch("operator", "Only the operator: namespace, rights, Service, deployment.", WHAT),
+    switch("v1beta1", "Definitions for Kubernetes 1.15 and older.", WHAT),
+    switch(
         "delete",
         "What to delete, for `kubectl delete -f -`: the operator. The namespace stays; definitions, and with them all jobs, only with --crd.",
+        WHAT,
     ),
-    _switch("json", "Print JSON, a List of all objects."),
-    _flag(
+    shared(JSON, "Print JSON, a List of all objects.", WHAT),
+    flag(
         "kustomize",
         "Print nothing, and write a kustomization and its manifests into this directory, which is made if it is not there.",
         WHAT,
-        "DIR",
+        metavar="DIR",
     ),
-    _flag("namespace", "Namespace of the operator.", HOW, default=NAMESPACE),
-    _many("watch", _meaning("watchNamespaces"), "NAMESPACE"),
-    _flag("image", _meaning("image"), HOW, "IMAGE", IMAGE),
-    _choice("pull_policy", _meaning("imagePullPolicy"), PULL_POLICIES, "IfNotPresent"),
-    _many("pull_secret", _meaning("imagePullSecrets"), "NAME"),
-    Flag(
-        name="replicas",
-        help=_meaning("replicas"),
-        group=HOW,
-        origin=FlagOrigin.UMIAK,
-        kind=FlagKind.NUMBER,
-        default=1,
-        least=0,
-        most=100,
-        metavar="N",
+    replace(KUBE_NAMESPACE, help="Namespace of the operator.", group=HOW, default=NAMESPACE),
+    flag("watch", _meaning("watchNamespaces"), HOW, metavar="NAMESPACE", many=True),
+    flag("image", _meaning("image"), HOW, metavar="IMAGE", default=IMAGE),
+    flag("pull_policy", _meaning("imagePullPolicy"), HOW, choices=PULL_POLICIES, default="IfNotPresent"),
+    flag("pull_secret", _meaning("imagePullSecrets"), HOW, metavar="NAME", many=True),
+    flag("replicas", _meaning("replicas"), HOW, kind=FlagKind.NUMBER, default=1, least=0, most=100),
+    flag("scheduling", _meaning("scheduling"), HOW, choices=SCHEDULINGS, default="none"),
+    flag("etcd_server", _meaning("etcdServer"), HOW, metavar="HOST:PORT"),
+    switch("kubeflow", _meaning("kubeflow"), HOW),
+    switch("kueue", _meaning("kueue"), HOW),
+    switch("dashboard", _meaning("dashboard"), HOW),
+    flag("dashboard_tls", _meaning("dashboardTls"), HOW, metavar="SECRET"),
+    flag("dashboard_host", _meaning("dashboardHosts"), HOW, metavar="NAME", many=True),
+    switch("service_monitor", _meaning("serviceMonitor"), HOW),
+    switch("warnings", _meaning("warnings"), HOW),
+    flag("requests", "What the operator's container asks for.", HOW, metavar="cpu=200m", many=True),
+    flag("limits", "What it gets at most.", HOW, metavar="memory=1Gi", many=True),
+    flag("node_selector", _meaning("nodeSelector"), HOW, metavar="KEY=VALUE", many=True),
+    flag(
+        "toleration",
+        f"{_meaning('tolerations')} As `kubectl taint` writes them.",
+        HOW,
+        metavar="KEY[=VALUE][:EFFECT]",
+        many=True,
     ),
-    _choice("scheduling", _meaning("scheduling"), SCHEDULINGS, "none"),
-    _flag("etcd_server", _meaning("etcdServer"), HOW, "HOST:PORT"),
-    _switch("kubeflow", _meaning("kubeflow"), HOW),
-    _switch("kueue", _meaning("kueue"), HOW),
-    _switch("service_monitor", _meaning("serviceMonitor"), HOW),
-    _many("requests", "What the operator's container asks for.", "cpu=200m"),
-    _many("limits", "What it gets at most.", "memory=1Gi"),
-    _many("node_selector", _meaning("nodeSelector"), "KEY=VALUE"),
-    _many("toleration", f"{_meaning('tolerations')} As `kubectl taint` writes them.", "KEY[=VALUE][:EFFECT]"),
-    _many("label", _meaning("extraLabels"), "KEY=VALUE"),
+    flag("label", _meaning("extraLabels"), HOW, metavar="KEY=VALUE", many=True),
+)
+
+PAGE = CommandPage(
+    usage=("umiak deploy [flags]",),
+    about="Print the manifests of the PaddleJob operator: custom resource definitions, rights, Service, deployment. Nothing is "
+    "sent to a cluster; kubectl does that. Objects have the names that paddle-operator gave them, so that they replace it.",
+    examples=(
+        ("umiak deploy | kubectl apply -f -", "definitions and operator"),
+        ("umiak deploy --image registry.example/umiak:1 --replicas 2", "two, one of which acts"),
+        ("umiak deploy --crd | kubectl apply -f -", "definitions, by an administrator"),
+        ("umiak deploy --operator --namespace ml --watch ml,lab", "for two namespaces, rights in them"),
+        ("umiak deploy --kustomize base", "a directory for kustomize"),
+        ("umiak deploy --scheduling volcano --kubeflow", "Volcano, and Kubeflow's jobs"),
+        ("umiak deploy --dashboard --dashboard-tls paddle-dashboard", "and a page for all with a token"),
+        ("umiak deploy --delete | kubectl delete -f -", "definitions and jobs stay"),
+    ),
+    flags=FLAGS,
+    ending="Exit status: 0, or 2 for a wrong command line.",
 )

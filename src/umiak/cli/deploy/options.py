@@ -10,8 +10,7 @@ from umiak.paddlejob.names import is_host_label
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
-
+    from umiak.core.json_types import JsonObject
     from umiak.schema.flags import Parsed
 
 
@@ -23,13 +22,22 @@ def options_of(parsed: Parsed) -> DeployOptions:
         hint = "use small letters, digits and hyphens, at most 63 characters"
         problems.append(Problem(code="UM-DEPLOY-001", what=f"--namespace is not a namespace: {namespace}", hint=hint))
     values = _values(parsed, problems)
+    for name in ("dashboard_tls", "dashboard_host"):
+        if parsed.said(name) and not parsed.truth("dashboard"):
+            what = f"{parsed[name].said_as} without --dashboard"
+            problems.append(Problem(code="UM-DEPLOY-044", what=what, hint="add --dashboard"))
+    if parsed.said("dashboard_host") and parsed.truth("dashboard") and not parsed.said("dashboard_tls"):
+        what = "--dashboard-host without --dashboard-tls"
+        hint = (
+            "without a certificate the dashboard is reached by `kubectl port-forward` alone: add --dashboard-tls SECRET"
+        )
+        problems.append(Problem(code="UM-DEPLOY-044", what=what, hint=hint))
     for each in chart_values.refusals(values):
         flag = chart_values.BY_NAME[each.value].flag.replace("_", "-")
         what = f"--{'limits' if each.path.startswith('resources.limits') else flag}: {each.what}: {each.given}"
         hint = f"it becomes {each.path} of the chart's values; `umiak deploy --help` shows the form"
         problems.append(Problem(code="UM-DEPLOY-042", what=what, hint=hint))
-    if problems:
-        raise UmiakError(*problems)
+    UmiakError.raise_any(problems)
     only_crd, only_operator = parsed.truth("crd"), parsed.truth("operator")
     return DeployOptions(
         namespace=namespace,
@@ -40,8 +48,8 @@ def options_of(parsed: Parsed) -> DeployOptions:
     )
 
 
-def _values(parsed: Parsed, problems: list[Problem]) -> dict[str, Any]:
-    default: dict[str, Any] = chart_values.defaults()
+def _values(parsed: Parsed, problems: list[Problem]) -> JsonObject:
+    default: JsonObject = chart_values.defaults()
     resources = {
         name: {**default["resources"][name], **_pairs(parsed, name, problems)} for name in ("requests", "limits")
     }
@@ -55,7 +63,11 @@ def _values(parsed: Parsed, problems: list[Problem]) -> dict[str, Any]:
         "etcdServer": parsed.text("etcd_server"),
         "kubeflow": parsed.truth("kubeflow"),
         "kueue": parsed.truth("kueue"),
+        "dashboard": parsed.truth("dashboard"),
+        "dashboardTls": parsed.text("dashboard_tls"),
+        "dashboardHosts": [name for each in parsed.texts.get("dashboard_host", ()) for name in each.split(",") if name],
         "serviceMonitor": parsed.truth("service_monitor"),
+        "warnings": parsed.truth("warnings"),
         "resources": resources,
         "nodeSelector": _pairs(parsed, "node_selector", problems),
         "tolerations": [_toleration(each) for each in parsed.texts.get("toleration", ())],

@@ -3,7 +3,7 @@
     tree = {"kind": "Deployment", "spec": {"replicas": Put(name="replicas"), "x": When(test=Test(name="kubeflow"), then=1)}}
     filled([tree], {"replicas": 2, "kubeflow": False}, "paddle-system")      [{"kind": "Deployment", "spec": {"replicas": 2}}]
 
-`umiak deploy` prints what comes out; `helm_text` writes the same tree as a template of the chart.
+`umiak deploy` prints what comes out; `chart` writes the same tree as a template of the chart.
 """
 
 from __future__ import annotations
@@ -12,19 +12,26 @@ from umiak.core.value import value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator
     from typing import Any
 
+    from umiak.core.json_types import JsonMapping, JsonObject
+
 NAMESPACE, EACH = "<namespace>", "<each>"
-"""Names of what is no value of the chart: the operator's namespace, and one item of the list that a `ForEach` goes through."""
+"""Names of what is no value of the chart: the operator's namespace,
+and one item of the list that a `ForEach` goes through.
+"""
 
 
 @value
 class Put:
-    """A value by its name: a text or a number, or all of a tree. A list behind a ``prefix`` is joined with commas."""
+    """A value by its name: a text or a number, or all of a tree.
+    A list behind a ``prefix`` is joined with commas. A ``suffix`` needs a prefix.
+    """
 
     name: str
     prefix: str = ""
+    suffix: str = ""
     is_tree: bool = False
 
 
@@ -35,6 +42,10 @@ class Test:
     name: str
     equals: str = ""
     least: int = 0
+    since: str = ""
+    """The release of Kubernetes that is needed besides, such as 1.30.
+    Helm asks the cluster; `umiak deploy` takes the value's word.
+    """
     is_not: bool = False
 
 
@@ -58,23 +69,23 @@ class ForEach:
 class Joined:
     """A mapping, and what a value adds to it."""
 
-    plain: Mapping[str, Any]
+    plain: JsonMapping
     name: str
 
 
-def filled(documents: Iterable[Any], values: Mapping[str, Any], namespace: str) -> list[dict[str, Any]]:
+def filled(documents: Iterable[Any], values: JsonMapping, namespace: str) -> list[JsonObject]:
     """All documents that there are with these values."""
     return list(_documents(documents, {**values, NAMESPACE: namespace}))
 
 
-def holds(test: Test, values: Mapping[str, Any]) -> bool:
+def holds(test: Test, values: JsonMapping) -> bool:
     """Whether it is so with these values."""
     found = values[test.name]
     answer = found == test.equals if test.equals else found >= test.least if test.least else bool(found)
     return bool(answer) is not test.is_not
 
 
-def _documents(documents: Iterable[Any], values: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def _documents(documents: Iterable[Any], values: JsonMapping) -> Iterator[JsonObject]:
     for each in documents:
         if isinstance(each, When):
             yield from _documents(each.then if holds(each.test, values) else (), values)
@@ -85,11 +96,12 @@ def _documents(documents: Iterable[Any], values: Mapping[str, Any]) -> Iterator[
             yield _filled(each, values)
 
 
-def _filled(node: Any, values: Mapping[str, Any]) -> Any:
+def _filled(node: Any, values: JsonMapping) -> Any:
     if isinstance(node, Put):
         found = values[node.name]
         if node.prefix:
-            return node.prefix + (",".join(found) if isinstance(found, (list, tuple)) else str(found))
+            text = ",".join(found) if isinstance(found, (list, tuple)) else str(found)
+            return f"{node.prefix}{text}{node.suffix}"
         return found
     if isinstance(node, Joined):
         return {**_filled(node.plain, values), **values[node.name]}
@@ -101,7 +113,7 @@ def _filled(node: Any, values: Mapping[str, Any]) -> Any:
     return node
 
 
-def _shown(node: Any, values: Mapping[str, Any]) -> list[Any]:
+def _shown(node: Any, values: JsonMapping) -> list[Any]:
     """The node, or nothing."""
     if isinstance(node, When):
         return [node.then] if holds(node.test, values) else []

@@ -1,5 +1,5 @@
-"""What can be said about a deployment of the operator: one table, from which the chart's values.yaml, its schema, and the flags of
-`umiak deploy` are made. Values, and a decider.
+"""What can be said about a deployment of the operator: one table, from which the chart's values.yaml,
+its schema, and the flags of `umiak deploy` are made. Values, and a decider.
 
     defaults()                                  {"image": "umiak-operator:latest", "replicas": 1, ...}
     refusals({"replicas": "two"})               [ValueRefusal(value="replicas", path="replicas", what="expected an integer", ...)]
@@ -17,8 +17,10 @@ from umiak.submit.backends.kubernetes.yaml_text import as_yaml
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
     from typing import Any
+
+    from umiak.core.json_types import JsonMapping, JsonObject
 
 IMAGE = "umiak-operator:latest"
 """What deploy/Dockerfile makes."""
@@ -46,7 +48,7 @@ _OWN_LABELS = r"^(control-plane|app\.kubernetes\.io/name|rbac\.authorization\.k8
 """Names are checked by `patternProperties`: of `propertyNames` Helm tells the path of another value."""
 
 
-def _text(pattern: str, means: str) -> dict[str, Any]:
+def _text(pattern: str, means: str) -> JsonObject:
     return {"type": "string", "pattern": pattern, "description": means}
 
 
@@ -71,7 +73,7 @@ class ChartValue:
     name: str
     default: Any
     meaning: str
-    schema: Mapping[str, Any]
+    schema: JsonMapping
     flag: str
     """Of `umiak deploy`."""
 
@@ -86,26 +88,26 @@ class ValueRefusal:
     given: Any
 
 
+def _row(name: str, default: object, meaning: str, schema: JsonMapping, *, flag: str = "") -> ChartValue:
+    """A value whose flag is called as it is, unless the row says otherwise."""
+    flag = flag or re.sub("[A-Z]", lambda letter: f"_{letter[0].lower()}", name)
+    return ChartValue(name=name, default=default, meaning=meaning, schema=schema, flag=flag)
+
+
 VALUES = (
-    ChartValue(
-        name="image",
-        default=IMAGE,
-        meaning="Image that has umiak; deploy/Dockerfile makes one.",
-        schema=_text(r"^\S+$", "the name of an image"),
-        flag="image",
-    ),
-    ChartValue(
-        name="imagePullPolicy",
-        default="IfNotPresent",
-        meaning="When nodes pull the image.",
-        schema={"enum": list(PULL_POLICIES)},
+    _row("image", IMAGE, "Image that has umiak; deploy/Dockerfile makes one.", _text(r"^\S+$", "the name of an image")),
+    _row(
+        "imagePullPolicy",
+        "IfNotPresent",
+        "When nodes pull the image.",
+        {"enum": list(PULL_POLICIES)},
         flag="pull_policy",
     ),
-    ChartValue(
-        name="imagePullSecrets",
-        default=[],
-        meaning="Secrets with the credentials of the image's registry.",
-        schema={
+    _row(
+        "imagePullSecrets",
+        [],
+        "Secrets with the credentials of the image's registry.",
+        {
             "type": "array",
             "items": {
                 "type": "object",
@@ -116,79 +118,95 @@ VALUES = (
         },
         flag="pull_secret",
     ),
-    ChartValue(
-        name="replicas",
-        default=1,
-        meaning="Operators; one of them acts, the others wait to take over. Two or more are put on different nodes where possible, "
+    _row(
+        "replicas",
+        1,
+        "Operators; one of them acts, the others wait to take over. Two or more are put on different nodes where possible, "
         "and a PodDisruptionBudget (Kubernetes 1.21) lets drained nodes take one at a time.",
-        schema={"type": "integer", "minimum": 0, "maximum": 100},
-        flag="replicas",
+        {"type": "integer", "minimum": 0, "maximum": 100},
     ),
-    ChartValue(
-        name="watchNamespaces",
-        default=[],
-        meaning="Serve jobs of these namespaces only, with rights in them alone. They must exist. Default: all namespaces.",
-        schema={"type": "array", "items": _NAME, "uniqueItems": True},
+    _row(
+        "watchNamespaces",
+        [],
+        "Serve jobs of these namespaces only, with rights in them alone. They must exist. Default: all namespaces.",
+        {"type": "array", "items": _NAME, "uniqueItems": True},
         flag="watch",
     ),
-    ChartValue(
-        name="scheduling",
-        default="none",
-        meaning="Gang scheduler of the cluster.",
-        schema={"enum": list(SCHEDULINGS)},
-        flag="scheduling",
+    _row("scheduling", "none", "Gang scheduler of the cluster.", {"enum": list(SCHEDULINGS)}),
+    _row(
+        "etcdServer",
+        "",
+        "etcd of elastic jobs as host:port. Default: jobs bring their own meeting point.",
+        _text(r"^\S*$", "an address without spaces"),
     ),
-    ChartValue(
-        name="etcdServer",
-        default="",
-        meaning="etcd of elastic jobs as host:port. Default: jobs bring their own meeting point.",
-        schema=_text(r"^\S*$", "an address without spaces"),
-        flag="etcd_server",
+    _row(
+        "kubeflow",
+        False,
+        "Serve kubeflow.org/v1 PaddleJobs as well. Their definition is deploy/crd-kubeflow.yaml.",
+        {"type": "boolean"},
     ),
-    ChartValue(
-        name="kubeflow",
-        default=False,
-        meaning="Serve kubeflow.org/v1 PaddleJobs as well. Their definition is deploy/crd-kubeflow.yaml.",
-        schema={"type": "boolean"},
-        flag="kubeflow",
+    _row(
+        "kueue",
+        False,
+        "Let jobs with the label kueue.x-k8s.io/queue-name wait in that queue of Kueue, which the cluster must have.",
+        {"type": "boolean"},
     ),
-    ChartValue(
-        name="kueue",
-        default=False,
-        meaning="Let jobs with the label kueue.x-k8s.io/queue-name wait in that queue of Kueue, which the cluster must have.",
-        schema={"type": "boolean"},
-        flag="kueue",
+    _row(
+        "dashboard",
+        False,
+        "A dashboard of the cluster's PaddleJobs, where each viewer sees what the viewer's own token may see; it has no rights itself. "
+        "Reach it with `kubectl port-forward deployment/paddle-dashboard 8200`, or through a Service with dashboardTls. Needs Kubernetes 1.20.",
+        {"type": "boolean"},
     ),
-    ChartValue(
-        name="serviceMonitor",
-        default=False,
-        meaning="A ServiceMonitor, so that prometheus-operator, which the cluster must have, reads the metrics.",
-        schema={"type": "boolean"},
-        flag="service_monitor",
+    _row(
+        "dashboardTls",
+        "",
+        "Secret with tls.crt and tls.key. With it the dashboard has a Service, and is served to the network.",
+        _text(_SUBDOMAIN[:-1].replace("^", "^(") + ")?$", "the name of a Secret"),
+        flag="dashboard_tls",
     ),
-    ChartValue(
-        name="resources",
-        default=RESOURCES,
-        meaning="What the operator's container asks for, and at most gets.",
-        schema={
+    _row(
+        "dashboardHosts",
+        [],
+        "Names under which browsers ask for the dashboard, beside those of its Service.",
+        {"type": "array", "items": _SECRET, "uniqueItems": True},
+        flag="dashboard_host",
+    ),
+    _row(
+        "serviceMonitor",
+        False,
+        "A ServiceMonitor, so that prometheus-operator, which the cluster must have, reads the metrics.",
+        {"type": "boolean"},
+    ),
+    _row(
+        "warnings",
+        False,
+        "Let the API server warn of misspelt fields when a job is written: a ValidatingAdmissionPolicy, which Kubernetes 1.30 and newer have. "
+        "The chart leaves it out on older clusters.",
+        {"type": "boolean"},
+    ),
+    _row(
+        "resources",
+        RESOURCES,
+        "What the operator's container asks for, and at most gets.",
+        {
             "type": "object",
             "properties": {"requests": _NUMBERS, "limits": _NUMBERS},
             "additionalProperties": False,
         },
         flag="requests",
     ),
-    ChartValue(
-        name="nodeSelector",
-        default={},
-        meaning="Labels that the operator's nodes must have.",
-        schema={"type": "object", "patternProperties": {_QUALIFIED: _VALUE}, "additionalProperties": False},
-        flag="node_selector",
+    _row(
+        "nodeSelector",
+        {},
+        "Labels that the operator's nodes must have.",
+        {"type": "object", "patternProperties": {_QUALIFIED: _VALUE}, "additionalProperties": False},
     ),
-    ChartValue(
-        name="tolerations",
-        default=[],
-        meaning="Taints of nodes that the operator tolerates.",
-        schema={
+    _row(
+        "tolerations",
+        [],
+        "Taints of nodes that the operator tolerates.",
+        {
             "type": "array",
             "items": {
                 "type": "object",
@@ -204,11 +222,11 @@ VALUES = (
         },
         flag="toleration",
     ),
-    ChartValue(
-        name="extraLabels",
-        default={},
-        meaning="Further labels of everything but the definitions, as some Prometheus wants them of a ServiceMonitor.",
-        schema={
+    _row(
+        "extraLabels",
+        {},
+        "Further labels of everything but the definitions, as some Prometheus wants them of a ServiceMonitor.",
+        {
             "type": "object",
             "patternProperties": {_OWN_LABELS: False, _QUALIFIED: _VALUE},
             "additionalProperties": False,
@@ -219,7 +237,7 @@ VALUES = (
 BY_NAME = {each.name: each for each in VALUES}
 
 
-def defaults() -> dict[str, Any]:
+def defaults() -> JsonObject:
     """Every value as it is if nobody says anything."""
     return {each.name: each.default for each in VALUES}
 
@@ -243,7 +261,7 @@ def schema() -> str:
     return json.dumps(made, indent=2) + "\n"
 
 
-def refusals(values: Mapping[str, Any]) -> list[ValueRefusal]:
+def refusals(values: JsonMapping) -> list[ValueRefusal]:
     """Everything that the schema does not allow."""
     found = []
     for name, item in values.items():
@@ -267,7 +285,7 @@ _TYPES = {
 }
 
 
-def _refused(schema: Mapping[str, Any], item: Any, path: str) -> Iterator[tuple[str, str, Any]]:
+def _refused(schema: JsonMapping, item: Any, path: str) -> Iterator[tuple[str, str, Any]]:
     if "enum" in schema and item not in schema["enum"]:
         yield path, f"expected one of {', '.join(schema['enum'])}", item
     kinds = schema.get("type", [])
@@ -285,7 +303,7 @@ def _refused(schema: Mapping[str, Any], item: Any, path: str) -> Iterator[tuple[
             yield from _refused(schema.get("items", {}), each, f"{path}[{number}]")
 
 
-def _refused_scalar(schema: Mapping[str, Any], item: Any, path: str) -> Iterator[tuple[str, str, Any]]:
+def _refused_scalar(schema: JsonMapping, item: Any, path: str) -> Iterator[tuple[str, str, Any]]:
     if "pattern" in schema and isinstance(item, str) and not re.fullmatch(schema["pattern"], item):
         yield path, f"expected {schema.get('description', 'another text')}", item
     if isinstance(item, (int, float)) and not isinstance(item, bool):
@@ -295,7 +313,7 @@ def _refused_scalar(schema: Mapping[str, Any], item: Any, path: str) -> Iterator
             yield path, f"more than {schema['maximum']}", item
 
 
-def _refused_entries(schema: Mapping[str, Any], item: Mapping[str, Any], path: str) -> Iterator[tuple[str, str, Any]]:
+def _refused_entries(schema: JsonMapping, item: JsonMapping, path: str) -> Iterator[tuple[str, str, Any]]:
     known, others = schema.get("properties", {}), schema.get("additionalProperties", {})
     for name in schema.get("required", ()):
         if name not in item:

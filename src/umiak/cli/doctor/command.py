@@ -7,13 +7,13 @@ import os
 import signal
 
 from umiak.cli.doctor.flags import FLAGS
-from umiak.compat import addresses
 from umiak.core import colours
-from umiak.core.cluster import split_host_port
+from umiak.core.cluster import node_range, split_host_port
 from umiak.core.problem import Exit, UmiakError
 from umiak.core.shown import inert
-from umiak.doctor.asked import Asked
 from umiak.doctor.checks import CHECKS, GROUPS, chosen
+from umiak.doctor.request import DoctorRequest
+from umiak.launch.command_line import addresses
 from umiak.schema import command_line
 from umiak.schema.flags import FlagFindings
 
@@ -39,17 +39,14 @@ def main(argv: Sequence[str], environ: Mapping[str, str], printer: Printer) -> i
     """Run `umiak doctor`. The result is the exit status."""
     parsed = command_line.parse(FLAGS, argv, environ, command="umiak doctor", starts_program=False)
     if parsed.wants_help:
-        from umiak.cli.doctor import help as help_page
-
-        printer.data(help_page.text())
-        return Exit.DONE
-    checks, asked = read(parsed, environ)
+        return printer.page("doctor")
+    checks, request = read(parsed, environ)
     from umiak.doctor import report as reports
     from umiak.doctor import running
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # what checks have started is ended then as well
     screen = _Screen(checks, printer, is_shown=not parsed.truth("json"))
-    found = running.run(checks, asked, limit_s=parsed.seconds("timeout"), on_look=screen.look)
+    found = running.run(checks, request, limit_s=parsed.seconds("timeout"), on_look=screen.look)
     if parsed.truth("json"):
         from umiak.adapters.version import version
 
@@ -59,16 +56,16 @@ def main(argv: Sequence[str], environ: Mapping[str, str], printer: Printer) -> i
     return Exit.DONE if reports.is_healthy(found) else UNHEALTHY
 
 
-def read(parsed: Parsed, environ: Mapping[str, str]) -> tuple[tuple[DoctorCheck, ...], Asked]:
+def read(parsed: Parsed, environ: Mapping[str, str]) -> tuple[tuple[DoctorCheck, ...], DoctorRequest]:
     """Which checks, and what they are asked about. UmiakError with everything that is wrong."""
     findings = FlagFindings(parsed)
-    nodes = _read(parsed, "nnodes", addresses.node_range, findings) or (1, 1)
+    nodes = _read(parsed, "nnodes", node_range, findings) or (1, 1)
     master = _read(parsed, "master", addresses.master, findings) or ""
     etcd = master.removeprefix(addresses.ETCD).split(",") if master.startswith(addresses.ETCD) else []
     hosts = _read(parsed, "ips", addresses.hosts, findings) or ()
     checks = _checks(parsed, findings)
     place = parsed.text("on") or None
-    asked = Asked(
+    request = DoctorRequest(
         environ=environ,
         directory=os.getcwd(),
         least_nodes=nodes[0],
@@ -88,9 +85,8 @@ def read(parsed: Parsed, environ: Mapping[str, str]) -> tuple[tuple[DoctorCheck,
         place=place,
         examine_place=lambda: _examine(place, environ),
     )
-    if findings.problems:
-        raise UmiakError(*findings.problems)
-    return checks, asked
+    UmiakError.raise_any(findings.problems)
+    return checks, request
 
 
 def _checks(parsed: Parsed, findings: FlagFindings) -> tuple[DoctorCheck, ...]:
@@ -126,10 +122,29 @@ def _endpoint(text: str) -> tuple[str, int]:
 
 
 def _examine(name: str | None, environ: Mapping[str, str]) -> PlaceFacts:
-    """What the backend of a place says; without a name, which places there are."""
-    from umiak.cli.doctor import place_checks
+    """What the backend of a place says; without a name, which places there are.
+    One that can't be examined is asked to check the smallest job that there is.
+    """
+    from umiak.core.job import FrameworkName, Job, RoleSpec
+    from umiak.doctor.facts import PlaceFacts, PlaceFinding
+    from umiak.submit import configuration
+    from umiak.submit.flow import Flow
 
-    return place_checks.examine(name, environ)
+    flow = Flow(configuration.context(environ))
+    try:
+        if name is None:
+            return PlaceFacts(known=tuple(flow.places.places))
+        place = flow.place(name)
+        backend = flow.backend(place)
+        look = getattr(backend, "examine", None)
+        if look is not None:
+            found = [PlaceFinding(text=each.text, problem=each.problem, is_warning=each.is_warning) for each in look()]
+        else:
+            smallest = Job(name="doctor", command=("true",), roles=(RoleSpec(),), framework=FrameworkName.NONE)
+            found = [PlaceFinding(problem=each) for each in backend.check(smallest)]
+    except UmiakError as error:
+        return PlaceFacts(name=name or "", error=error.problems)
+    return PlaceFacts(name=name, backend=place.backend, findings=tuple(found))
 
 
 class _Screen:

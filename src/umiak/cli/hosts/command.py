@@ -31,31 +31,24 @@ MIB = 1 << 20
 def main(argv: Sequence[str], environ: Mapping[str, str], printer: Printer) -> int:
     """Run `umiak hosts`. The result is the exit status."""
     if not argv or argv[0] in ("-h", "--help"):
-        return _help(printer, Exit.DONE if argv else Exit.BAD_REQUEST)
+        return printer.page("hosts", Exit.DONE if argv else Exit.BAD_REQUEST)
     word = argv[0]
     if word not in ARGUMENTS:
         from umiak.schema.findings import choices
 
         what = f"umiak hosts: unknown command: {word}"
-        raise UmiakError(Problem(code="UM-CLI-004", what=what, hint=choices(word, ARGUMENTS)))
+        raise UmiakError.of("UM-CLI-004", what, hint=choices(word, ARGUMENTS))
     parsed = command_line.parse(
         FLAGS, argv[1:], environ, command=f"umiak hosts {word}", starts_program=False, arguments=max(1, ARGUMENTS[word])
     )
     if parsed.wants_help:
-        return _help(printer, Exit.DONE)
+        return printer.page("hosts")
     _check_words(word, parsed)
     backend = _backend(parsed, environ)
     try:
         return _COMMANDS[word](backend, _chosen(backend, parsed), parsed, printer)
     finally:
         backend.connections.close()
-
-
-def _help(printer: Printer, status: int) -> int:
-    from umiak.cli.hosts import help as help_page
-
-    printer.data(help_page.text())
-    return status
 
 
 def _check_words(word: str, parsed: Parsed) -> None:
@@ -71,8 +64,7 @@ def _check_words(word: str, parsed: Parsed) -> None:
     elif word == "put" and not os.path.exists(parsed.arguments[0]):
         hint = "the first path is of this machine, from the working directory on; the second is of the hosts"
         problems.append(Problem(code="UM-SUBMIT-020", what=f"no such file here: {parsed.arguments[0]}", hint=hint))
-    if problems:
-        raise UmiakError(*problems)
+    UmiakError.raise_any(problems)
 
 
 def _backend(parsed: Parsed, environ: Mapping[str, str]) -> SshBackend:
@@ -86,10 +78,9 @@ def _backend(parsed: Parsed, environ: Mapping[str, str]) -> SshBackend:
             else 'describe one in umiak.toml: [place.lab], backend = "ssh", hosts = [...]'
         )
         what = f"place {place.name} has no hosts: its backend is {place.backend}"
-        raise UmiakError(Problem(code="UM-SUBMIT-120", what=what, hint=hint))
+        raise UmiakError.of("UM-SUBMIT-120", what, hint=hint)
     backend: SshBackend = flow.backend(place)  # type: ignore[assignment]
-    if problems := backend.missing_variables():
-        raise UmiakError(*problems)
+    UmiakError.raise_any(backend.missing_variables())
     return backend
 
 
@@ -103,7 +94,9 @@ def _chosen(backend: SshBackend, parsed: Parsed) -> tuple[SshHost, ...]:
         labels = [each.label for each in hosts]
         raise UmiakError(
             *[
-                Problem(code="UM-SUBMIT-120", what=f"not a host of the place: {name}", hint=choices(name, labels))
+                Problem(
+                    code="UM-SUBMIT-120", what=f"expected a host of the place, got {name}", hint=choices(name, labels)
+                )
                 for name in unknown
             ]
         )

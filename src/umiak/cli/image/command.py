@@ -10,7 +10,7 @@ from umiak.core.problem import Exit, UmiakError
 from umiak.schema import command_line
 from umiak.schema.flags import FlagFindings
 from umiak.submit.images import dockerfile
-from umiak.submit.images.recipe import ImageDevice, ImagePlatform, ImageRecipe
+from umiak.submit.images.dockerfile import ImageDevice, ImagePlatform, ImageRecipe
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,10 +26,7 @@ def main(argv: Sequence[str], environ: Mapping[str, str], printer: Printer) -> i
     """Run `umiak image`. The result is the exit status."""
     parsed = command_line.parse(FLAGS, argv, environ, command="umiak image", starts_program=False)
     if parsed.wants_help:
-        from umiak.cli.image import help as help_page
-
-        printer.data(help_page.text())
-        return Exit.DONE
+        return printer.page("image")
     recipe = _recipe(parsed)
     tag = parsed.text("tag")
     is_json = parsed.truth("json")
@@ -89,8 +86,7 @@ def _recipe(parsed: Parsed) -> ImageRecipe:
             findings.problem(
                 "UM-IMAGE-001", f"--import: not a module: {name}", hint="--import pandas,sklearn.linear_model"
             )
-    if findings.problems:
-        raise UmiakError(*findings.problems)
+    UmiakError.raise_any(findings.problems)
     return recipe
 
 

@@ -9,20 +9,19 @@ import sys
 import time
 
 from umiak.adapters import private_files
-from umiak.cli.kubeconfig import help as help_page
 from umiak.cli.kubeconfig.flags import FLAGS
 from umiak.core.problem import Exit, Problem, UmiakError
 from umiak.core.shown import one_line, without_password
-from umiak.kube import access, answers, api, certificates, kubeconfig
+from umiak.kube import access, answers, api, kubeconfig
 from umiak.schema import command_line
 from umiak.submit.backends.kubernetes import rights, yaml_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from typing import Any
 
     from umiak.cli.output import Printer
+    from umiak.core.json_types import JsonMapping, JsonObject
     from umiak.kube.kubeconfig import KubeAccess
     from umiak.schema.flags import Parsed
 
@@ -35,14 +34,12 @@ def main(argv: Sequence[str], environ: Mapping[str, str], printer: Printer) -> i
     """Run `umiak kubeconfig`. The result is the exit status."""
     parsed = command_line.parse(FLAGS, argv, environ, command="umiak kubeconfig", starts_program=False, arguments=1)
     if parsed.wants_help:
-        printer.data(help_page.text())
-        return Exit.DONE
+        return printer.page("kubeconfig")
     problems = list(parsed.problems)
     if not parsed.arguments and not parsed.truth("check"):
         hint = "write `umiak kubeconfig kubeconfig.yaml`; `--check` alone looks at what you have"
         problems.append(Problem(code="UM-SUBMIT-191", what="no kubeconfig is named", hint=hint))
-    if problems:
-        raise UmiakError(*problems)
+    UmiakError.raise_any(problems)
     into = parsed.text("into") or access.paths("", environ)[0]
     own = access.read(into, environ) if os.path.exists(into) and os.path.getsize(into) else {}
     if parsed.arguments:
@@ -64,7 +61,7 @@ def main(argv: Sequence[str], environ: Mapping[str, str], printer: Printer) -> i
     return Exit.REFUSED if parsed.truth("check") and look and look.missing else Exit.DONE
 
 
-def _brought(parsed: Parsed, environ: Mapping[str, str]) -> tuple[dict[str, Any], str, str]:
+def _brought(parsed: Parsed, environ: Mapping[str, str]) -> tuple[JsonObject, str, str]:
     """The file, the context of it that is used, and the name that it gets."""
     path = parsed.arguments[0]
     if path == "-":
@@ -79,9 +76,7 @@ def _brought(parsed: Parsed, environ: Mapping[str, str]) -> tuple[dict[str, Any]
     name = parsed.text("context") or (parsed.text("from") if stem in ("", "-", "config", "kubeconfig") else stem)
     if not used and known:
         hint = "take one of its contexts: " + " or ".join(f"`--use {one_line(each)}`" for each in known)
-        raise UmiakError(
-            Problem(code="UM-SUBMIT-191", what=f"{path} has several contexts and no current one", hint=hint)
-        )
+        raise UmiakError.of("UM-SUBMIT-191", f"{path} has several contexts and no current one", hint=hint)
     return config, used, name
 
 
@@ -99,7 +94,7 @@ def _certificates(found: KubeAccess) -> list[Problem]:
     pem = base64.b64decode(found.cert_data) if found.cert_data else b""
     if found.cert_file and not pem:
         pem = access.read_text(found.cert_file).encode()
-    ends = certificates.ends_at(pem) if pem else None
+    ends = kubeconfig.ends_at(pem) if pem else None
     if ends is not None and ends - time.time() < SOON_S:
         days = int((ends - time.time()) // 86400)
         what = f"your certificate ends in {days} days" if days >= 0 else "your certificate has ended"
@@ -126,29 +121,26 @@ def _missing(look: rights.ClusterLook, name: str, namespace: str) -> Problem:
     )
 
 
-def _add(
-    own: Mapping[str, Any], brought: Mapping[str, Any], found: KubeAccess, *, name: str, into: str, parsed: Parsed
-) -> None:
+def _add(own: JsonMapping, brought: JsonMapping, found: KubeAccess, *, name: str, into: str, parsed: Parsed) -> None:
     there = kubeconfig.server_of(own, name)
     if there and there.rstrip("/") != found.server and not parsed.truth("overwrite"):
-        raise UmiakError(
-            Problem(
-                code="UM-SUBMIT-192",
-                what=f"there is a context of this name in {into}: {one_line(name)}",
-                why=f"its cluster is {without_password(there)}",
-                hint="take another name, `--context NAME`, or replace it: `--overwrite`",
-            )
+        raise UmiakError.of(
+            "UM-SUBMIT-192",
+            f"there is a context of this name in {into}: {one_line(name)}",
+            why=f"its cluster is {without_password(there)}",
+            hint="take another name, `--context NAME`, or replace it: `--overwrite`",
         )
     made = kubeconfig.merged(own, _with_data(brought), found.context, as_name=name, namespace=parsed.text("namespace"))
     try:
         os.makedirs(os.path.dirname(os.path.abspath(into)), mode=private_files.PRIVATE_DIRECTORY, exist_ok=True)
         private_files.write(os.path.realpath(into), yaml_text.as_yaml(made))
     except OSError as error:
-        problem = Problem(code="UM-SUBMIT-191", what=f"the kubeconfig can't be written: {into}", why=error.strerror)
-        raise UmiakError(problem, exit_status=Exit.REFUSED) from None
+        raise UmiakError.refused(
+            "UM-SUBMIT-191", f"the kubeconfig can't be written: {into}", why=error.strerror
+        ) from None
 
 
-def _with_data(config: Mapping[str, Any]) -> dict[str, Any]:
+def _with_data(config: JsonMapping) -> JsonObject:
     """With the content of files in the place of their names: the downloaded ones may be gone tomorrow."""
     made = dict(config)
     for plural, single in kubeconfig.LISTS.items():

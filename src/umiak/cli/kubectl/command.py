@@ -28,10 +28,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         printer.problems(error.problems)
         return error.exit_status
     if asked.wants_help:
+        from umiak.cli.kubectl.words import PAGE
+        from umiak.cli.texts.help_text import rendered
+
         if said:
-            printer.data(kubectl_words.help_text())
+            printer.data(rendered(PAGE))
             return Exit.DONE
-        printer.talk(kubectl_words.help_text().rstrip("\n"))
+        printer.talk(rendered(PAGE).rstrip("\n"))
         return Exit.BAD_REQUEST
     if asked.places:
         os.environ[VARIABLE] = asked.places

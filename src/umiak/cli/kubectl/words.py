@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import json
 
+from umiak.cli.texts.command_page import CommandPage
 from umiak.core.nearest import nearest
-from umiak.core.problem import Problem, UmiakError
+from umiak.core.problem import UmiakError
 from umiak.core.value import value
 from umiak.schema import command_line
 
@@ -48,21 +49,6 @@ class KubectlWords:
     wants_help: bool = False
 
 
-def help_text() -> str:
-    """What `kubectl umiak --help` prints."""
-    rows = "".join(f"  {name:<10}{about}\n" for name, about in COMMANDS.items())
-    return (
-        "usage: kubectl umiak COMMAND [RUN] [flags]\n\n"
-        "Runs of `umiak submit` in the current context and namespace of your kubeconfig.\n\n"
-        f"Commands:\n{rows}\n"
-        "Cluster:\n"
-        "  -n, --namespace NAME   instead of the context's own; the limit of `list` and the tail of `logs` have long flags only\n"
-        "  --context NAME         instead of the current one\n"
-        "  --kubeconfig PATH      instead of KUBECONFIG or ~/.kube/config\n\n"
-        "RUN is a run's id, as `kubectl umiak list` prints it. `kubectl umiak COMMAND --help` lists a command's other flags.\n"
-    )
-
-
 def translated(argv: Sequence[str]) -> KubectlWords:
     """UmiakError with what is wrong."""
     words, said = _taken(argv)
@@ -72,7 +58,7 @@ def translated(argv: Sequence[str]) -> KubectlWords:
     if command not in COMMANDS:
         meant = nearest(command, COMMANDS)
         hint = f"did you mean `kubectl umiak {meant}`?" if meant else f"it is one of {', '.join(COMMANDS)}"
-        raise UmiakError(Problem(code="UM-CLI-004", what=f"unknown command of kubectl umiak: {command}", hint=hint))
+        raise UmiakError.of("UM-CLI-004", f"unknown command of kubectl umiak: {command}", hint=hint)
     if command == "deploy":
         where = ["--namespace", said["namespace"]] if "namespace" in said else []
         return KubectlWords(words=(command, *where, *rest))
@@ -99,7 +85,7 @@ def _taken(argv: Sequence[str]) -> tuple[list[str], dict[str, str]]:
         if not sign:
             text = left.pop(0) if left else ""
         if not text:
-            raise UmiakError(Problem(code="UM-CLI-002", what=f"missing value: {flag}", hint="`kubectl umiak --help`"))
+            raise UmiakError.of("UM-CLI-002", f"missing value: {flag}", hint="`kubectl umiak --help`")
         said[FLAGS[flag]] = text
     return words, said
 
@@ -117,7 +103,7 @@ def _with_handle(command: str, words: list[str]) -> list[str]:
         return words
     if not found:
         hint = "`kubectl umiak list` prints the runs of the namespace"
-        raise UmiakError(Problem(code="UM-CLI-122", what=f"kubectl umiak {command}: which run?", hint=hint))
+        raise UmiakError.of("UM-CLI-122", f"kubectl umiak {command}: which run?", hint=hint)
     if "://" in found[0]:
         return words
     handle = f"kubernetes://{PLACE}/{found[0]}"
@@ -130,3 +116,29 @@ def _flags(command: str) -> tuple[Flag, ...]:
 
     tables: tuple[Flag, ...] = getattr(flags, command.upper())
     return tables
+
+
+PAGE = CommandPage(
+    usage=("kubectl umiak COMMAND [RUN] [flags]",),
+    about="Runs of `umiak submit` in the current context and namespace of your kubeconfig.",
+    examples=(
+        ("kubectl umiak list", "the runs of the namespace"),
+        ("kubectl umiak logs ctr-3f2a9c10 -f", "follows the logs of a run"),
+        ("kubectl umiak status ctr-3f2a9c10 -n ml --context prod", "in another namespace and cluster"),
+    ),
+    lists=(
+        ("Commands", tuple((name, f"{about[0].upper()}{about[1:]}.") for name, about in COMMANDS.items())),
+        (
+            "Cluster",
+            (
+                (
+                    "-n, --namespace NAME",
+                    "Namespace. Default: the context's. The limit of `list` and the tail of `logs` have long flags only.",
+                ),
+                ("--context NAME", "Context of the kubeconfig. Default: the current one."),
+                ("--kubeconfig PATH", "Kubeconfig. Default: KUBECONFIG, else ~/.kube/config."),
+            ),
+        ),
+    ),
+    ending="RUN is a run's id, as `kubectl umiak list` prints it. `kubectl umiak COMMAND --help` lists a command's other flags.",
+)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import getpass
 import sys
 import time
+from functools import partial
 
 from umiak.cli.machines.flags import FLAGS
 from umiak.cli.runs import asking, tables
@@ -13,8 +14,9 @@ from umiak.core.problem import Exit, Problem, UmiakError
 from umiak.core.shown import one_line
 from umiak.schema import command_line
 from umiak.submit import configuration
+from umiak.submit.backends.cloud import sdk
 from umiak.submit.flow import Flow
-from umiak.submit.machines import bcc, decisions, terraform
+from umiak.submit.machines import decisions, terraform
 from umiak.submit.machines import settings as machine_settings
 from umiak.submit.machines.flow import MachinesFlow
 
@@ -38,18 +40,18 @@ NO_TERMINAL_HINT = "say it with --yes after you have seen the price: umiak machi
 def main(argv: Sequence[str], environ: Mapping[str, str], printer: Printer) -> int:
     """Run `umiak machines`. The result is the exit status."""
     if not argv or argv[0] in ("-h", "--help"):
-        return _help(printer, Exit.DONE if argv else Exit.BAD_REQUEST)
+        return printer.page("machines", Exit.DONE if argv else Exit.BAD_REQUEST)
     word = argv[0]
     if word not in WORDS:
         from umiak.schema.findings import choices
 
         what = f"umiak machines: unknown command: {one_line(word)}"
-        raise UmiakError(Problem(code="UM-CLI-004", what=what, hint=choices(word, WORDS)))
+        raise UmiakError.of("UM-CLI-004", what, hint=choices(word, WORDS))
     parsed = command_line.parse(
         FLAGS, argv[1:], environ, command=f"umiak machines {word}", starts_program=False, arguments=1
     )
     if parsed.wants_help:
-        return _help(printer, Exit.DONE)
+        return printer.page("machines")
     _check_words(word, parsed)
     context = configuration.context(environ, tell=printer.talk)
     tables_found = configuration.load(context).machines
@@ -64,13 +66,6 @@ def main(argv: Sequence[str], environ: Mapping[str, str], printer: Printer) -> i
         return _COMMANDS[word](flow, parsed, printer)
 
 
-def _help(printer: Printer, status: int) -> int:
-    from umiak.cli.machines import help as help_page
-
-    printer.data(help_page.text())
-    return status
-
-
 def _check_words(word: str, parsed: Parsed) -> None:
     problems = list(parsed.problems)
     if word != "list" and not parsed.arguments:
@@ -82,11 +77,10 @@ def _check_words(word: str, parsed: Parsed) -> None:
             problems.append(Problem(code="UM-MACHINES-001", what=what, hint="leave it out"))
     name = parsed.text("image_name")
     if word == "image" and not (name and len(name) <= 65 and name.replace("_", "").isalnum() and name.isascii()):
-        what = f"not a name of an image: {one_line(name) or 'nothing'}"
+        what = f"expected a name of an image, got {one_line(name) or 'nothing'}"
         hint = "up to 65 letters, digits and _: --image_name ctr_1"
         problems.append(Problem(code="UM-MACHINES-001", what=what, hint=hint))
-    if problems:
-        raise UmiakError(*problems)
+    UmiakError.raise_any(problems)
 
 
 def _settings(found: Mapping[str, Section], name: str, environ: Mapping[str, str]) -> MachineSettings:
@@ -96,7 +90,7 @@ def _settings(found: Mapping[str, Section], name: str, environ: Mapping[str, str
 
         known = f"{choices(name, sorted(found))}; or " if found else ""
         hint = f"{known}describe them in umiak.toml: [machines.{one_line(name)}], see {machine_settings.PAGE}"
-        raise UmiakError(Problem(code="UM-MACHINES-001", what=f"unknown machines: {one_line(name)}", hint=hint))
+        raise UmiakError.of("UM-MACHINES-001", f"unknown machines: {one_line(name)}", hint=hint)
     return machine_settings.read(section, name, _user(environ))
 
 
@@ -114,16 +108,14 @@ def _only_baidu(settings: MachineSettings) -> None:
     if settings.cloud != machine_settings.BAIDU:
         what = f"umiak rents machines of baidu itself; {settings.group} is of {settings.cloud}"
         hint = f"umiak machines up {settings.group} --render terraform > main.tf.json; then terraform apply, terraform destroy"
-        raise UmiakError(Problem(code="UM-MACHINES-014", what=what, hint=hint))
+        raise UmiakError.of("UM-MACHINES-014", what, hint=hint)
 
 
 def _render(settings: MachineSettings, parsed: Parsed, printer: Printer) -> int:
     if settings.cloud == machine_settings.BAIDU:
         what = f"Terraform's JSON is for alibaba and huawei; {settings.group} is of {settings.cloud}"
-        raise UmiakError(
-            Problem(code="UM-MACHINES-014", what=what, hint=f"leave --render out: umiak machines up {settings.group}")
-        )
-    release = bcc.utc(time.time() + _release_after_s(settings, parsed))
+        raise UmiakError.of("UM-MACHINES-014", what, hint=f"leave --render out: umiak machines up {settings.group}")
+    release = sdk.utc(time.time() + _release_after_s(settings, parsed))
     printer.data(terraform.render(settings, parsed.number("count") or settings.count, release))
     printer.talk(f"release: the cloud releases the machines at {release} by itself; render again to renew it")
     return Exit.DONE
@@ -142,7 +134,7 @@ def _up(flow: MachinesFlow, parsed: Parsed, printer: Printer) -> int:
             printer.talk(line)
     release_s = time.time() + after_s
     printer.talk(
-        f"release: the cloud releases the machines after {tables.span(after_s)} by itself, at {bcc.utc(release_s)}"
+        f"release: the cloud releases the machines after {tables.span(after_s)} by itself, at {sdk.utc(release_s)}"
     )
     if plan.created and not parsed.truth("yes") and not _agreed(f"create {plan.created} machines?", settings, printer):
         printer.talk("nothing was created")
@@ -178,7 +170,7 @@ def _tell(plan: UpPlan, count: int, printer: Printer) -> None:
 def _agreed(question: str, settings: MachineSettings, printer: Printer) -> bool:
     if not sys.stdin.isatty():
         what = f"there is no terminal to ask: {question}"
-        raise UmiakError(Problem(code="UM-MACHINES-015", what=what, hint=f"{NO_TERMINAL_HINT} {settings.group} --yes"))
+        raise UmiakError.of("UM-MACHINES-015", what, hint=f"{NO_TERMINAL_HINT} {settings.group} --yes")
     printer.err.write(f"{question} [y/N] ")
     printer.err.flush()
     return sys.stdin.readline().strip().lower() in ("y", "yes")
@@ -226,7 +218,7 @@ def _list(context: SubmitContext, found: Mapping[str, Section], parsed: Parsed, 
     chosen = [each for each in chosen if each.cloud == machine_settings.BAIDU]
     if not chosen:
         hint = f"describe some in umiak.toml: [machines.gpu], see {machine_settings.PAGE}"
-        raise UmiakError(Problem(code="UM-MACHINES-001", what="no machines of baidu are described", hint=hint))
+        raise UmiakError.of("UM-MACHINES-001", "no machines of baidu are described", hint=hint)
     now_s = time.time()
     shown: dict[str, tuple[RentedMachine, float | None]] = {}
     for settings in {(each.region, each.endpoint): each for each in chosen}.values():
@@ -234,7 +226,8 @@ def _list(context: SubmitContext, found: Mapping[str, Section], parsed: Parsed, 
         group = parsed.arguments[0] if parsed.arguments else None
         prices: dict[tuple[str, str], float | None] = {}
         owners = {each.owner for each in chosen}
-        for each in flow.asked(lambda: flow.api.list(group), "machines can't be listed"):  # noqa: B023 - called at once
+        listed = flow.asked(partial(flow.api.list, group), "machines can't be listed")
+        for each in listed:
             if each.is_there and (parsed.truth("all") or each.owner in owners):
                 kind = (each.spec, each.zone)
                 if kind not in prices:
@@ -245,11 +238,11 @@ def _list(context: SubmitContext, found: Mapping[str, Section], parsed: Parsed, 
 
 
 def _price(flow: MachinesFlow, spec: str, zone: str) -> float | None:
-    from umiak.submit.backends.cloud import retry
+    from umiak.submit.backends.cloud import sdk
     from umiak.submit.backends.cloud.api import CloudFailure
 
     try:
-        return retry.patiently(lambda: flow.api.price(spec, zone)) if spec else None
+        return sdk.with_retries(lambda: flow.api.price(spec, zone)) if spec else None
     except CloudFailure:
         return None
 

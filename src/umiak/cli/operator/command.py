@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 
-from umiak.cli.operator import help as help_page
 from umiak.cli.operator.flags import FLAGS
-from umiak.core.problem import Exit, Problem, UmiakError
+from umiak.core.problem import Problem, UmiakError
 from umiak.kube.access import ACCOUNT
 from umiak.operator.controller import http_pages
 from umiak.operator.options import OperatorOptions
@@ -26,11 +25,9 @@ def main(argv: Sequence[str], environ: Mapping[str, str], printer: Printer) -> i
     """Run `umiak operator`. The result is the exit status."""
     parsed = command_line.parse(FLAGS, argv, environ, command="umiak operator", starts_program=False)
     if parsed.wants_help:
-        printer.data(help_page.text())
-        return Exit.DONE
+        return printer.page("operator")
     problems = [*parsed.problems, *_addresses(parsed)]
-    if problems:
-        raise UmiakError(*problems)
+    UmiakError.raise_any(problems)
     for line in parsed.notes:
         printer.note(line)
     if parsed.settings["initImage"].said:
@@ -42,13 +39,12 @@ def main(argv: Sequence[str], environ: Mapping[str, str], printer: Printer) -> i
             raise
         from umiak.adapters import installation
 
-        problem = Problem(
-            code="UM-OPERATOR-001",
-            what="the operator needs the package aiohttp",
+        raise UmiakError.of(
+            "UM-OPERATOR-001",
+            "the operator needs the package aiohttp",
             why="it is not installed here",
             hint=installation.command("operator"),
-        )
-        raise UmiakError(problem) from None
+        ) from None
     program.set_up_logging(as_json=parsed.truth("json"), is_verbose=parsed.truth("verbose"))
     return program.run(options_of(parsed), environ)
 

@@ -40,16 +40,13 @@ def parse(
     """The command line, or None if help was asked for and given. UmiakError with everything that is wrong."""
     parsed = command_line.parse(flags, argv, environ, command=f"umiak {name}", starts_program=False, arguments=takes)
     if parsed.wants_help:
-        from umiak.cli.runs import help as help_pages
-
-        printer.data(help_pages.text(name))
+        printer.page(name)
         return None
     if parsed.program:
         hint = f"`umiak {name} --help` lists all flags"
         problem = Problem(code="UM-CLI-005", what=f"unexpected argument: {parsed.program[0]}", hint=hint)
         raise UmiakError(*parsed.problems, problem)
-    if parsed.problems:
-        raise UmiakError(*parsed.problems)
+    UmiakError.raise_any(parsed.problems)
     return parsed
 
 
@@ -59,7 +56,9 @@ def flow(environ: Mapping[str, str], printer: Printer | None = None) -> Flow:
 
 
 def run_of(asked: Flow, parsed: Parsed, printer: Printer, *, is_running: bool = False) -> KnownRun:
-    """The run that was named; where none was, the newest one, said aloud. ``is_running``: the newest that is not over."""
+    """The run that was named; where none was, the newest one, said aloud.
+    ``is_running``: the newest that is not over.
+    """
     if parsed.arguments:
         run = asked.find(parsed.arguments[0])
         if parsed.arguments[0] not in (str(run.handle), run.handle.id, run.record.run_id if run.record else ""):
@@ -72,7 +71,7 @@ def run_of(asked: Flow, parsed: Parsed, printer: Printer, *, is_running: bool = 
     records = asked.records.all()
     if not records:
         hint = "submit a job first: `umiak submit job.yaml`"
-        raise UmiakError(Problem(code="UM-SUBMIT-016", what="there are no runs", hint=hint))
+        raise UmiakError.of("UM-SUBMIT-016", "there are no runs", hint=hint)
     run = asked.find(records[0].run_id)
     printer.note(f"the newest run: {run.handle}")
     return run
@@ -84,9 +83,10 @@ def repeat(
     show: Callable[[int | None], tuple[str, bool]],
     notes: Callable[[], Sequence[str]] = tuple,
 ) -> int:
-    """Print something, once or with --watch again and again, until it can't change any more. ``show``: a text, and whether it is
-    the last, for a terminal of so many columns, or for none; ``notes``: what is told below it. While it is watched, a place that does not
-    answer for a while is told and asked again."""
+    """Print something, once or with --watch again and again, until it can't change any more. ``show``: a text, and
+    whether it is the last, for a terminal of so many columns, or for none; ``notes``: what is told below it. While it
+    is watched, a place that does not answer for a while is told and asked again.
+    """
     is_watched = parsed.truth("watch")
     is_screen = is_watched and not parsed.truth("json") and printer.out.isatty()
     is_first = True

@@ -29,9 +29,9 @@ def main(argv: Sequence[str], environ: Mapping[str, str], printer: Printer) -> i
     """Run `umiak exec`. The result is the exit status: the command's."""
     parsed = command_line.parse(EXEC, argv, environ, command="umiak exec", starts_program=False, arguments=1)
     if parsed.wants_help:
-        from umiak.cli.runs import help as help_pages
+        from umiak.cli.texts import help_text
 
-        printer.data(help_pages.text("exec"))
+        printer.data(help_text.of("exec"))
         return Exit.DONE
     _check(parsed)
     from umiak.submit.reach import nodes as choosing
@@ -88,8 +88,7 @@ def _check(parsed: Parsed) -> None:
         ),
     ]
     problems += [Problem(code="UM-SUBMIT-402", what=what, hint=hint) for is_wrong, what, hint in wrong if is_wrong]
-    if problems:
-        raise UmiakError(*problems)
+    UmiakError.raise_any(problems)
 
 
 def _run(
@@ -125,18 +124,20 @@ def _own_input() -> int | None:
 
 
 def _everywhere(backend: NodeAccess, nodes: Sequence[JobNode], wanted: WantedCommand, printer: Printer) -> int:
-    """The same command on every node at once, without input: each line with its node. The first status that is not 0, by node."""
+    """The same command on every node at once, without input: each line with its node.
+    The first status that is not 0, by node.
+    """
     lock = threading.Lock()
     codes: dict[int, int] = {}
     problems: dict[int, tuple[Problem, ...]] = {}
 
     def one(number: int, node: JobNode) -> None:
-        from umiak.submit.reach import finding
+        from umiak.submit.reach import running
         from umiak.submit.reach.command import NodeCommand, WorkerMissing
 
         lines = _TaggedLines(node.name, lock)
         try:
-            with finding.opened(backend, node) as session:
+            with running.opened(backend, node) as session:
                 end = NodeCommand(session, lines.take).run(wanted.request(node.run_id))
             lines.end()
             codes[number] = end.code

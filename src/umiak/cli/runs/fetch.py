@@ -16,9 +16,9 @@ from umiak.core.shown import one_line
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from typing import Any
 
     from umiak.cli.output import Printer
+    from umiak.core.json_types import JsonObject
     from umiak.schema.flags import Parsed
     from umiak.submit.reach.fetching import Fetch, FetchResult, FoundFile, RunListing
 
@@ -56,28 +56,28 @@ def main(argv: Sequence[str], environ: Mapping[str, str], printer: Printer) -> i
         node=parsed.text("node"),
         overwrites=parsed.truth("overwrite"),
     ) as fetch:
-        found = fetch.look()
+        listing = fetch.look()
         if parsed.truth("list"):
-            return _list(found, parsed, printer)
-        return _fetch(fetch, found, str(run.handle), parsed, printer)
+            return _list(listing, parsed, printer)
+        return _fetch(fetch, listing, str(run.handle), parsed, printer)
 
 
-def _list(found: RunListing, parsed: Parsed, printer: Printer) -> int:
+def _list(listing: RunListing, parsed: Parsed, printer: Printer) -> int:
     if parsed.truth("json"):
-        data = {"files": [_row(each) for each in found.files], "size_bytes": found.size_bytes, **_left_out(found)}
-        printer.data(asking.as_json({**data, "problems": [each.what for each in found.problems]}))
+        data = {"files": [_row(each) for each in listing.files], "size_bytes": listing.size_bytes, **_left_out(listing)}
+        printer.data(asking.as_json({**data, "problems": [each.what for each in listing.problems]}))
     else:
-        found_rows = [[size_text(each.file.size_bytes), one_line(each.path) + _arrow(each)] for each in found.files]
+        found_rows = [[size_text(each.file.size_bytes), one_line(each.path) + _arrow(each)] for each in listing.files]
         if found_rows:
             printer.data(rows([["SIZE", "FILE"], *found_rows]))
-        printer.talk(f"{len(found_rows)} files, {size_text(found.size_bytes)}")
-        _notes(found, printer)
-    printer.problems(found.problems)
-    return Exit.REFUSED if found.problems else Exit.DONE
+        printer.talk(f"{len(found_rows)} files, {size_text(listing.size_bytes)}")
+        _notes(listing, printer)
+    printer.problems(listing.problems)
+    return Exit.REFUSED if listing.problems else Exit.DONE
 
 
-def _fetch(fetch: Fetch, found: RunListing, handle: str, parsed: Parsed, printer: Printer) -> int:
-    wanted = found.wanted
+def _fetch(fetch: Fetch, listing: RunListing, handle: str, parsed: Parsed, printer: Printer) -> int:
+    wanted = listing.wanted
     total = sum(each.file.size_bytes - each.waiting_bytes for each in wanted)
     progress = _Progress(printer, total, len(wanted), is_shown=not parsed.truth("json"))
     try:
@@ -89,15 +89,15 @@ def _fetch(fetch: Fetch, found: RunListing, handle: str, parsed: Parsed, printer
     finally:
         progress.end()
     if parsed.truth("json"):
-        printer.data(asking.as_json(_data(result, found, handle, fetch.target.path)))
+        printer.data(asking.as_json(_data(result, listing, handle, fetch.target.path)))
     else:
-        _notes(found, printer)
-        printer.talk(_summary(result, found, fetch.target.path, progress.took_s))
+        _notes(listing, printer)
+        printer.talk(_summary(result, listing, fetch.target.path, progress.took_s))
     printer.problems(result.problems)
     return Exit.REFUSED if result.problems else Exit.DONE
 
 
-def _summary(result: FetchResult, found: RunListing, directory: str, took_s: float) -> str:
+def _summary(result: FetchResult, listing: RunListing, directory: str, took_s: float) -> str:
     from umiak.submit.reach.fetch_plan import FetchVerdict
 
     counts = {verdict: sum(each.verdict is verdict for each in result.done) for verdict in FetchVerdict}
@@ -110,49 +110,49 @@ def _summary(result: FetchResult, found: RunListing, directory: str, took_s: flo
     if counts[FetchVerdict.UNCHANGED]:
         parts.append(f"{counts[FetchVerdict.UNCHANGED]} were here already")
     rate = f", {size_text(int(result.bytes_copied / took_s))}/s" if result.bytes_copied and took_s > 0.01 else ""
-    if not found.files:
-        return "the run has no files yet" if not found.problems else "no files were fetched"
+    if not listing.files:
+        return "the run has no files yet" if not listing.problems else "no files were fetched"
     return f"{', '.join(parts)}: {size_text(result.bytes_copied)}{rate}, in {one_line(directory)}"
 
 
-def _notes(found: RunListing, printer: Printer) -> None:
-    for why, (names, count) in found.left_out.items():
+def _notes(listing: RunListing, printer: Printer) -> None:
+    for why, (names, count) in listing.left_out.items():
         if count:
             shown = ", ".join(one_line(each) for each in names[:5]) + (f" and {count - 5} more" if count > 5 else "")
             printer.note(_LEFT_OUT[why].format(names=shown, count=count) if why in _LEFT_OUT else f"{why}: {shown}")
 
 
-def _arrow(found: FoundFile) -> str:
-    return "" if found.file.target is None else f" -> {one_line(found.file.target)}"
+def _arrow(listed: FoundFile) -> str:
+    return "" if listed.file.target is None else f" -> {one_line(listed.file.target)}"
 
 
-def _row(found: FoundFile) -> dict[str, Any]:
-    link = {} if found.file.target is None else {"target": found.file.target}
+def _row(listed: FoundFile) -> JsonObject:
+    link = {} if listed.file.target is None else {"target": listed.file.target}
     return {
-        "node": found.node,
-        "path": found.path,
-        "size_bytes": found.file.size_bytes,
-        "modified_s": found.file.mtime_ns / 1e9,
-        "state": found.verdict.value,
+        "node": listed.node,
+        "path": listed.path,
+        "size_bytes": listed.file.size_bytes,
+        "modified_s": listed.file.mtime_ns / 1e9,
+        "state": listed.verdict.value,
         **link,
     }
 
 
-def _left_out(found: RunListing) -> dict[str, Any]:
+def _left_out(listing: RunListing) -> JsonObject:
     return {
         "left_out": {
-            why: {"count": count, "names": list(names)} for why, (names, count) in found.left_out.items() if count
+            why: {"count": count, "names": list(names)} for why, (names, count) in listing.left_out.items() if count
         }
     }
 
 
-def _data(result: FetchResult, found: RunListing, handle: str, directory: str) -> dict[str, Any]:
+def _data(result: FetchResult, listing: RunListing, handle: str, directory: str) -> JsonObject:
     return {
         "handle": handle,
         "directory": directory,
         "files": [{**_row(each), "state": _WHAT_WAS_DONE[each.verdict.value]} for each in result.done],
         "bytes_copied": result.bytes_copied,
-        **_left_out(found),
+        **_left_out(listing),
         "problems": [{"code": each.code, "what": each.what, "why": each.why} for each in result.problems],
     }
 

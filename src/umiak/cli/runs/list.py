@@ -51,7 +51,9 @@ def main(argv: Sequence[str], environ: Mapping[str, str], printer: Printer) -> i
 
 
 def _records_of(flow: Flow, place: str) -> list[RunRecord]:
-    """Every run that a place knows of, the newest first. Of those that somebody else submitted nothing more is kept here."""
+    """Every run that a place knows of, the newest first.
+    Of those that somebody else submitted nothing more is kept here.
+    """
     from umiak.submit.run_record import RunRecord
 
     found = []
@@ -84,8 +86,9 @@ def _place_of(record: RunRecord) -> tuple[str, str]:
 
 
 def _status(flow: Flow, record: RunRecord, places: dict[tuple[str, str], str]) -> JobStatus | None:
-    """Its place is asked only while it is not over. A place that can't be asked does not hide the runs of others, is asked once, and is
-    then in ``places`` with the reason; None: nobody knows how the run is."""
+    """Its place is asked only while it is not over. A place that can't be asked does not hide the runs of others,
+    is asked once, and is then in ``places`` with the reason; None: nobody knows how the run is.
+    """
     if record.status is not None:
         return record.status
     if not record.handle:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from umiak.cli.runs import asking, tables
 from umiak.cli.runs.flags import LOGS
 from umiak.core.cluster import Role
-from umiak.core.problem import Exit, Problem, UmiakError
+from umiak.core.problem import Exit, UmiakError
 from umiak.core.shown import one_line, without_sequences
 from umiak.submit.backend import LogsWanted
 
@@ -47,7 +47,9 @@ def main(argv: Sequence[str], environ: Mapping[str, str], printer: Printer) -> i
 def show(
     line: LogLine, printer: Printer, *, is_json: bool = False, is_raw: bool = False, is_tagged: bool = True
 ) -> None:
-    """Print a line. Unless it is to be raw, nothing in it steers a terminal, nor one that a file with it is shown on later."""
+    """Print a line. Unless it is to be raw, nothing in it steers a terminal,
+    nor one that a file with it is shown on later.
+    """
     text = line.text if is_raw else without_sequences(line.text)
     if is_json:
         printer.data(asking.as_json({**tables.line_data(line), "text": text}))
@@ -68,7 +70,6 @@ def _since(text: str) -> float:
         return moment(text, now_s=time.time())
     except (ValueError, OverflowError):
         hint = "write how long ago (`--since 10m`, 2h, 1d) or a time (`--since 09:30`, `--since 2026-11-18T09:30:00Z`)"
-        problem = Problem(
-            code="UM-CLI-007", what=f"--since: expected a duration or a time, got {one_line(text, 80)}", hint=hint
-        )
-        raise UmiakError(problem) from None
+        raise UmiakError.of(
+            "UM-CLI-007", f"--since: expected a duration or a time, got {one_line(text, 80)}", hint=hint
+        ) from None

@@ -30,7 +30,7 @@ def _moment(words: str, now_s: float, zone: dt.tzinfo | None) -> float:
         day = dt.datetime.fromisoformat(words[:-1] + "+00:00" if words.endswith(("Z", "z")) else words)
         return day.replace(tzinfo=day.tzinfo or zone).timestamp()
     if ":" not in words:
-        raise ValueError(f"neither a duration nor a time: {words}")
+        raise ValueError(f"expected a duration or a time, got {words}")
     clock = dt.time.fromisoformat(words)
     today = dt.datetime.combine(dt.datetime.fromtimestamp(now_s, zone).date(), clock.replace(tzinfo=zone))
     return (today if today.timestamp() <= now_s else today - dt.timedelta(days=1)).timestamp()

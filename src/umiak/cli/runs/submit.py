@@ -29,10 +29,7 @@ def main(argv: Sequence[str], environ: Mapping[str, str], printer: Printer) -> i
     """Run `umiak submit`. The result is the exit status; with --foreground the job's."""
     parsed = parse(argv, environ)
     if parsed.wants_help:
-        from umiak.cli.runs import help as help_pages
-
-        printer.data(help_pages.text("submit"))
-        return Exit.DONE
+        return printer.page("submit")
     if parsed.truth("schema"):
         from umiak.submit import job_schema
 
@@ -90,7 +87,7 @@ def _job(parsed: Parsed, environ: Mapping[str, str], printer: Printer) -> Job | 
     findings = FlagFindings(parsed)
     if not parsed.arguments and not parsed.program:
         hint = "write `umiak submit job.yaml`, or `umiak submit --nnodes 2 -- train.py --lr 0.1`"
-        findings.problem("UM-SUBMIT-018", "no job: neither a file nor a command", hint=hint)
+        findings.problem("UM-SUBMIT-018", "expected a job file or a command, got neither", hint=hint)
     elif parsed.arguments and parsed.program:
         what = f"a job file and a command: {parsed.arguments[0]} and {parsed.program[0]}"
         findings.problem("UM-SUBMIT-018", what, hint="the file says what is run; leave one of them out")
@@ -99,15 +96,14 @@ def _job(parsed: Parsed, environ: Mapping[str, str], printer: Printer) -> Job | 
         hint = f"to run it without a file, put -- before it: `umiak submit -- {word}`"
         if not word.endswith(".py"):
             hint = f"the name of a job file ends with .yaml; {hint}"
-        findings.problem("UM-SUBMIT-018", f"not a job file (.yaml): {word}", hint=hint)
+        findings.problem("UM-SUBMIT-018", f"expected a job file (.yaml), got {word}", hint=hint)
     elif parsed.arguments:
         for name in OF_A_JOB:
             if parsed.said(name):
                 hint = f"say it in {parsed.arguments[0]}"
                 findings.problem("UM-SUBMIT-018", f"not with a job file: {parsed[name].said_as}", hint=hint)
     made = job_of(parsed, findings) if parsed.program else None
-    if findings.problems:
-        raise UmiakError(*findings.problems)
+    UmiakError.raise_any(findings.problems)
     return made or _from_file(parsed.arguments[0], environ, printer)
 
 
@@ -120,8 +116,7 @@ def _from_file(path: str, environ: Mapping[str, str], printer: Printer) -> JobRe
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else str(error)
         hint = "paths count from the working directory" if isinstance(error, OSError) else "a job file is YAML in UTF-8"
-        problem = Problem(code="UM-SUBMIT-019", what=f"the job file can't be read: {path}", why=why, hint=hint)
-        raise UmiakError(problem) from None
+        raise UmiakError.of("UM-SUBMIT-019", f"the job file can't be read: {path}", why=why, hint=hint) from None
     reading = job_file.read(text, path)
     printer.problems(reading.warnings, "warning")
     if reading.job is None:

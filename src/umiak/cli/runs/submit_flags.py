@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from umiak.cli.shared_flags import FRAMEWORK, JSON, ON, SCHEMA, flag, of_submission, shared
 from umiak.core.cluster import Role
 from umiak.core.decode import Malformed
 from umiak.core.job import FrameworkName, Job, Replicas, Resource, RoleSpec, replicas
 from umiak.core.names import is_name
-from umiak.schema.flags import Flag, FlagKind, FlagOrigin
+from umiak.schema.flags import FlagKind
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,165 +17,49 @@ WHERE = "Where and how"
 JOB = "The job, without a file"
 
 FLAGS = (
-    Flag(
-        name="on",
-        help="Place to run the job on, as umiak.toml or your own config.toml name it. Default: default_place, else local, "
+    shared(
+        ON,
+        "Place to run the job on, as umiak.toml or your own config.toml name it. Default: default_place, else local, "
         "this machine.",
-        group=WHERE,
-        origin=FlagOrigin.UMIAK,
-        metavar="PLACE",
-        elsewhere=("place", "backend"),
+        WHERE,
     ),
-    Flag(
-        name="dry_run",
-        help="Print every file and command, secrets masked, every file that would be sent, and what is missing here; start nothing. "
-        "Neither an account nor a client of the place is needed.",
-        group=WHERE,
-        origin=FlagOrigin.UMIAK,
-        kind=FlagKind.SWITCH,
-        default=False,
-    ),
-    Flag(
-        name="allow_secret_files",
-        help="Send files that look like secrets as well, such as .env or private keys. Default: they are an error.",
-        group=WHERE,
-        origin=FlagOrigin.UMIAK,
-        kind=FlagKind.SWITCH,
-        default=False,
-    ),
-    Flag(
-        name="foreground",
-        help="Follow the logs until the job is over; Ctrl-C cancels it. The exit status is the job's.",
-        group=WHERE,
-        origin=FlagOrigin.UMIAK,
-        kind=FlagKind.SWITCH,
-        default=False,
-        elsewhere=("follow", "wait", "attach"),
-    ),
-    Flag(
-        name="key",
-        help="Name of this submission, for scripts: with the same key again the same run is returned, also if it is over, and nothing is started.",
-        group=WHERE,
-        origin=FlagOrigin.UMIAK,
-        metavar="TEXT",
-    ),
-    Flag(
-        name="json",
-        help="Print JSON.",
-        group=WHERE,
-        origin=FlagOrigin.UMIAK,
-        kind=FlagKind.SWITCH,
-        default=False,
-    ),
-    Flag(
-        name="schema",
-        help="Print the JSON schema of job.yaml, for editors.",
-        group=WHERE,
-        origin=FlagOrigin.UMIAK,
-        kind=FlagKind.SWITCH,
-        default=False,
-    ),
-    Flag(
-        name="name",
-        help="Name of the job. Default: that of the script.",
-        group=JOB,
-        origin=FlagOrigin.UMIAK,
-        metavar="NAME",
-    ),
-    Flag(
-        name="nnodes",
-        help="Number of nodes; 2:4 for an elastic job.",
-        group=JOB,
-        origin=FlagOrigin.UMIAK,
-        default="1",
-        metavar="N[:N]",
-    ),
-    Flag(
-        name="nproc_per_node",
-        help="Worker processes per node. Default: one per device, or 1.",
-        group=JOB,
-        origin=FlagOrigin.UMIAK,
+    *of_submission(WHERE),
+    shared(JSON, "Print JSON.", WHERE),
+    shared(SCHEMA, "Print the JSON schema of job.yaml, for editors.", WHERE),
+    flag("name", "Name of the job. Default: that of the script.", JOB, metavar="NAME"),
+    flag("nnodes", "Number of nodes; 2:4 for an elastic job.", JOB, default="1", metavar="N[:N]"),
+    flag(
+        "nproc_per_node",
+        "Worker processes per node. Default: one per device, or 1.",
+        JOB,
         kind=FlagKind.NUMBER,
         least=1,
-        metavar="N",
     ),
-    Flag(
-        name="devices",
-        help="Accelerators per node.",
-        group=JOB,
-        origin=FlagOrigin.UMIAK,
+    flag(
+        "devices",
+        "Accelerators per node.",
+        JOB,
         kind=FlagKind.NUMBER,
         default=0,
         least=0,
-        metavar="N",
         aliases=("gpus",),
     ),
-    Flag(
-        name="server_num",
-        help="Number of parameter servers.",
-        group=JOB,
-        origin=FlagOrigin.UMIAK,
-        kind=FlagKind.NUMBER,
-        least=1,
-        metavar="N",
-    ),
-    Flag(
-        name="trainer_num",
-        help="With --server_num: number of trainers.",
-        group=JOB,
-        origin=FlagOrigin.UMIAK,
-        kind=FlagKind.NUMBER,
-        least=1,
-        metavar="N",
-    ),
-    Flag(
-        name="framework",
-        help="Framework that the script imports; local and ssh hosts are checked for it.",
-        group=JOB,
-        origin=FlagOrigin.UMIAK,
-        kind=FlagKind.CHOICE,
-        choices=tuple(each.value for each in FrameworkName),
-        default=FrameworkName.NONE.value,
-        metavar="NAME",
-    ),
-    Flag(
-        name="env",
-        help="Environment variable of the workers. Repeatable.",
-        group=JOB,
-        origin=FlagOrigin.UMIAK,
-        many=True,
-        metavar="NAME=VALUE",
-    ),
-    Flag(
-        name="secret",
-        help="Name of a variable to pass on from your environment without writing it anywhere. Repeatable.",
-        group=JOB,
-        origin=FlagOrigin.UMIAK,
+    flag("server_num", "Number of parameter servers.", JOB, kind=FlagKind.NUMBER, least=1),
+    flag("trainer_num", "With --server_num: number of trainers.", JOB, kind=FlagKind.NUMBER, least=1),
+    shared(FRAMEWORK, "Framework that the script imports; local and ssh hosts are checked for it.", JOB),
+    flag("env", "Environment variable of the workers. Repeatable.", JOB, many=True, metavar="NAME=VALUE"),
+    flag(
+        "secret",
+        "Name of a variable to pass on from your environment without writing it anywhere. Repeatable.",
+        JOB,
         many=True,
         metavar="NAME",
     ),
-    Flag(
-        name="max_restart",
-        help="Restarts after a failure.",
-        group=JOB,
-        origin=FlagOrigin.UMIAK,
-        kind=FlagKind.NUMBER,
-        default=0,
-        least=0,
-        metavar="N",
-    ),
-    Flag(
-        name="time_limit",
-        help="Time after which the job is stopped.",
-        group=JOB,
-        origin=FlagOrigin.UMIAK,
-        kind=FlagKind.SECONDS,
-        least=1,
-        metavar="SECONDS",
-    ),
+    flag("max_restart", "Restarts after a failure.", JOB, kind=FlagKind.NUMBER, default=0, least=0),
+    flag("time_limit", "Time after which the job is stopped.", JOB, kind=FlagKind.SECONDS, least=1),
 )
 
-OF_A_JOB = tuple(flag.name for flag in FLAGS if flag.group == JOB)
+OF_A_JOB = tuple(each.name for each in FLAGS if each.group == JOB)
 
 
 def job_of(parsed: Parsed, findings: FlagFindings) -> Job:
@@ -182,7 +67,7 @@ def job_of(parsed: Parsed, findings: FlagFindings) -> Job:
     name = parsed.text("name") or _name_of(parsed.program)
     if not is_name(name):
         hint = "say one with --name: up to 64 letters, digits, `-`, `_` and `.`"
-        findings.problem("UM-SUBMIT-015", f"not a name of a job: {name or 'nothing'}", hint=hint)
+        findings.problem("UM-SUBMIT-015", f"expected a name of a job, got {name or 'nothing'}", hint=hint)
     return Job(
         name=name,
         command=parsed.program,
@@ -233,7 +118,7 @@ def _variables(parsed: Parsed, findings: FlagFindings) -> tuple[tuple[str, str],
     for text in parsed.texts.get("env", ()):
         name, equals, value = text.partition("=")
         if not equals or not _is_variable(name):
-            findings.problem("UM-SUBMIT-015", f"not a variable: --env {name}", hint="write --env NAME=VALUE")
+            findings.problem("UM-SUBMIT-015", f"expected NAME=VALUE, got --env {name}", hint="write --env NAME=VALUE")
         found.append((name, value))
     return tuple(found)
 
@@ -244,7 +129,7 @@ def _secrets(parsed: Parsed, findings: FlagFindings) -> tuple[str, ...]:
         if not _is_variable(name):
             # Somebody may have written the secret itself: it is not repeated.
             hint = "write --secret NAME; the value is taken from your environment"
-            findings.problem("UM-SUBMIT-015", "not the name of a variable: --secret", hint=hint)
+            findings.problem("UM-SUBMIT-015", "expected the name of a variable after --secret", hint=hint)
     return tuple(names)
 
 

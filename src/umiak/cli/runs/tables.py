@@ -12,9 +12,9 @@ from umiak.core.shown import one_line
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from typing import Any
 
     from umiak.core.job import Handle
+    from umiak.core.json_types import JsonObject
     from umiak.core.status import JobStatus
     from umiak.submit.backend import LogLine
     from umiak.submit.run_record import RunRecord
@@ -77,7 +77,7 @@ def coloured(text: str) -> str:
     return state.sub(lambda found: f"{found[1]}{colours.painted(found[2], colours.STATES[found[2]])}", text)
 
 
-def status_data(handle: Handle, record: RunRecord | None, status: JobStatus) -> dict[str, Any]:
+def status_data(handle: Handle, record: RunRecord | None, status: JobStatus) -> JsonObject:
     """``--json``."""
     data = run_data(handle, record, status)
     data["nodes"] = [
@@ -95,7 +95,7 @@ def status_data(handle: Handle, record: RunRecord | None, status: JobStatus) -> 
     return data
 
 
-def run_data(handle: Handle | None, record: RunRecord | None, status: JobStatus) -> dict[str, Any]:
+def run_data(handle: Handle | None, record: RunRecord | None, status: JobStatus) -> JsonObject:
     """A run of a list."""
     return {
         "handle": str(handle) if handle else None,
@@ -113,7 +113,7 @@ def run_data(handle: Handle | None, record: RunRecord | None, status: JobStatus)
     }
 
 
-def line_data(line: LogLine) -> dict[str, Any]:
+def line_data(line: LogLine) -> JsonObject:
     """A line of a log."""
     role = line.role.value if line.role else None
     told = {"source": line.source, "role": role, "rank": line.rank, "text": line.text, "position": line.position}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from umiak.cli.runs import asking, tables
 from umiak.cli.runs.flags import WAIT
-from umiak.core.problem import Exit, Problem, UmiakError
+from umiak.core.problem import Exit, UmiakError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def main(argv: Sequence[str], environ: Mapping[str, str], printer: Printer) -> i
     if status.exit_status is None:
         what = f"the job is not over after {parsed.seconds('timeout'):g} s: {run.handle}"
         hint = f"it goes on; `umiak status {run.handle}`"
-        raise UmiakError(Problem(code="UM-SUBMIT-017", what=what, hint=hint), exit_status=Exit.REFUSED)
+        raise UmiakError.refused("UM-SUBMIT-017", what, hint=hint)
     if not parsed.truth("json"):
         reason = f": {status.reason}" if status.reason else ""
         printer.talk(f"{run.handle} {status.state.value}{reason}")

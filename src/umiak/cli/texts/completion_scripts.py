@@ -1,17 +1,16 @@
 """Completion scripts for bash, zsh and fish, made from the tables of commands and flags. A decider.
 
-All three do the same: commands; then the flags of a command and the words that a flag's value can be; and behind the program
-that `umiak launch` starts, files. Runs are completed by the names of their records, and places by what configs say, both by the shell
-itself. Flags of other launchers are understood, so that their values are not taken for the program, and
-not offered.
+All three do the same: commands; then the flags of a command and the words that a flag's value can be; and behind the
+program that `umiak launch` starts, files. Runs are completed by the names of their records, and places by what configs
+say, both by the shell itself. Flags of other launchers are understood, so that their values are not taken for the
+program, and not offered.
 """
 
 from __future__ import annotations
 
-from importlib import import_module
-
 from umiak.cli.commands import COMMANDS, Command
-from umiak.compat.paddle_flags import OLDER, REFUSED
+from umiak.cli.texts.help_text import page_of
+from umiak.launch.command_line.paddle_flags import OLDER, REFUSED
 from umiak.schema.flags import Flag, FlagKind, FlagOrigin
 
 TYPE_CHECKING = False
@@ -21,14 +20,15 @@ if TYPE_CHECKING:
 HELP = ("--help", "Print help")
 VERSION = ("--version", "Print the version")
 FILES, MODELS, PLACES = "FILES", "MODELS", "PLACES"
-"""In place of words: whatever files there are; models of the zoo, and files; places of the nearest umiak.toml and of the user's own."""
+"""In place of words: whatever files there are; models of the zoo, and files;
+places of the nearest umiak.toml and of the user's own.
+"""
 _NAMES_OF_FILES = ("DIR", "FILE", "CONFIG")
 
 
 def flags(command: Command) -> tuple[Flag, ...]:
     """All flags of a command."""
-    module, _, table = command.flags.partition(":")
-    return tuple(getattr(import_module(module), table or "FLAGS")) if module else ()
+    return page_of(command.name).flags
 
 
 def offered(command: Command) -> list[tuple[str, str]]:
@@ -83,12 +83,10 @@ def _short(text: str) -> str:
 def bash(models: Sequence[str] = ()) -> str:
     """For bash 4 and newer, with and without the package bash-completion."""
     return BASH.format(
-        helpers=HELPERS.format(models=_quoted(" ".join(models))),
-        runs=_with_runs(),
         commands=" ".join((*COMMANDS, "--help", "--version")),
         words=_cases("        {}) words={} ;;", ((name, each.words) for name, each in COMMANDS.items() if each.words)),
         flags=_cases("        {}) flags={} ;;", ((name, _names(each)) for name, each in COMMANDS.items())),
-        **_tables(),
+        **_tables(models),
     )
 
 
@@ -100,7 +98,7 @@ def _cases(line: str, rows: Iterable[tuple[str, Sequence[str]]]) -> str:
     return "\n".join(line.format(name, _quoted(" ".join(words))) for name, words in rows)
 
 
-def _tables() -> dict[str, str]:
+def _tables(models: Sequence[str]) -> dict[str, str]:
     """What bash and zsh are told in the same words."""
     takes, known = [], []
     for name, command in COMMANDS.items():
@@ -110,7 +108,8 @@ def _tables() -> dict[str, str]:
             pattern = "|".join(_quoted(f"{name} {flag}") for flag in spelled)
             known.append(f"        {pattern}) candidates={_quoted(words)} ;;")
     programs = "|".join(name for name, command in COMMANDS.items() if command.starts_program)
-    return {"takes": "\n".join(takes), "known": "\n".join(known), "programs": programs}
+    helpers = HELPERS.format(models=_quoted(" ".join(models)), takes="\n".join(takes))
+    return {"helpers": helpers, "known": "\n".join(known), "programs": programs, "runs": _with_runs()}
 
 
 def _with_runs() -> str:
@@ -154,13 +153,7 @@ _umiak_places() {{
     sed -nE 's/^[[:space:]]*\\[[[:space:]]*place[[:space:]]*\\.[[:space:]]*"?([A-Za-z0-9_-]+)"?.*\\].*/\\1/p' \\
         "$at/umiak.toml" "${{XDG_CONFIG_HOME:-$HOME/.config}}/umiak/config.toml" 2> /dev/null | sort -u
 }}
-"""
-"""For bash and zsh."""
 
-BASH = """\
-# Completion of umiak for bash, made by `umiak completion bash`.
-
-{helpers}
 # Whether a value follows: COMMAND FLAG
 _umiak_takes_value() {{
     case "$1 $2" in
@@ -168,7 +161,13 @@ _umiak_takes_value() {{
     esac
     return 1
 }}
+"""
+"""For bash and zsh."""
 
+BASH = """\
+# Completion of umiak for bash, made by `umiak completion bash`.
+
+{helpers}
 _umiak() {{
     local line="${{COMP_LINE:0:COMP_POINT}}" command word cur flag="" before="" words="" flags="" candidates="" at=2 i
     local -a typed
@@ -261,15 +260,13 @@ def zsh(models: Sequence[str] = ()) -> str:
         ]
     commands = [(name, command.summary) for name, command in COMMANDS.items()]
     return ZSH.format(
-        helpers=HELPERS.format(models=_quoted(" ".join(models))),
-        runs=_with_runs(),
         commands="\n".join(f"            {each}" for each in _described([*commands, HELP, VERSION])),
         words="\n".join(
             f"        {name}) choices=({' '.join(each.words)}) ;;" for name, each in COMMANDS.items() if each.words
         ),
         flags="\n".join(flag_cases),
         files=_with_files(),
-        **_tables(),
+        **_tables(models),
     )
 
 
@@ -282,14 +279,6 @@ ZSH = """\
 # Completion of umiak for zsh, made by `umiak completion zsh`.
 
 {helpers}
-# Whether a value follows: COMMAND FLAG
-_umiak_takes_value() {{
-    case "$1 $2" in
-{takes}
-    esac
-    return 1
-}}
-
 _umiak() {{
     local command word flag='' candidates='' at=3 i
     local -a commands flags choices

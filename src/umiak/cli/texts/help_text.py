@@ -1,98 +1,65 @@
-"""The text of ``--help``, made from the tables of flags: examples first, then every flag in its group. A decider.
+"""The text of ``--help``, made from a command's page: examples first, then every flag in its group. A decider.
 
-Also what the reference documentation shares with it: how a flag's names, default and variables are written.
+Also what the reference documentation shares with it: how a flag's names and default are written.
 """
 
 from __future__ import annotations
 
-from umiak.cli.launch_flags import FLAGS
-from umiak.compat.paddle_flags import OLDER, REFUSED
-from umiak.schema.flags import Flag, FlagKind
+from importlib import import_module
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from umiak.cli.commands import COMMANDS
+from umiak.cli.texts.command_page import CommandPage
+from umiak.schema.flags import Flag, FlagKind
 
 WIDTH = 100
 INDENT = 26
 
-USAGE = """\
-usage: umiak launch [flags] train.py [arguments of the script]
-       umiak launch [flags] -m package.module [arguments of the module]
-       umiak launch [flags] program [arguments of the program]
 
-Start a training program on this node, as part of a job on one or many nodes. Sets the rank and
-address variables that PaddlePaddle, PyTorch and JAX expect. The flags of `python -m
-paddle.distributed.launch` and of torchrun work unchanged; - and _ are interchangeable.
-"""
-
-EXAMPLES = (
-    ("umiak launch --nproc_per_node 2 train.py --lr 0.1", "two workers on this node"),
-    ("umiak launch --devices 0,1,2,3 train.py", "one worker for each of four GPUs"),
-    ("umiak launch --nnodes 2 train.py", "prints the command for the other node"),
-    ("umiak launch --nnodes 2 --master 10.0.0.1:8090 train.py", "on both nodes, with one UMIAK_TOKEN"),
-    ("umiak launch --nnodes 2:4 --job_id ctr train.py", "elastic: runs with 2, 3 or 4 nodes"),
-    ("umiak launch --server_num 2 --trainer_num 4 train.py", "parameter servers and trainers"),
-    ("umiak launch --max_restart 3 train.py", "restarts after a failure"),
-    ("umiak launch --standalone --nproc-per-node=gpu train.py", "flags of torchrun"),
-    ("umiak launch --check --nnodes 2", "checks the nodes, starts nothing"),
-)
-
-GENERAL = (
-    ("-m MODULE", "Run a Python module instead of a script. All following arguments are passed to it."),
-    ("--", "End of flags: the next argument is the program."),
-    ("--version", "Print the version."),
-    ("-h, --help", "Print this help."),
-)
-
-ENDING = """\
-Exit status: that of the worker that failed first (128 + n for signal n), 0 on success, 2 for a wrong command line,
-3 for a failure outside of umiak (network, disk, permissions), 70 for a bug of umiak. The command line overrides the environment.
-"""
+def page_of(command: str) -> CommandPage:
+    """The page of a command of the table."""
+    module, _, name = COMMANDS[command].page.partition(":")
+    page: CommandPage = getattr(import_module(module), name or "PAGE")
+    return page
 
 
-def launch() -> str:
-    """The help of `umiak launch`."""
-    lines = [USAGE, "Examples:"]
-    lines += [f"  {example:<58}# {meaning}" for example, meaning in EXAMPLES]
-    for group in groups():
+def of(command: str) -> str:
+    """What `umiak COMMAND --help` prints."""
+    return rendered(page_of(command))
+
+
+def of_all() -> str:
+    """What `umiak --help` prints."""
+    return rendered(
+        CommandPage(
+            usage=("umiak COMMAND [...]",),
+            about="Run a distributed training job on a laptop or on any cluster.",
+            examples=(
+                ("umiak launch --nproc_per_node 2 train.py", "two workers on this machine"),
+                ("umiak submit job.yaml --on lab", "a job on a place of umiak.toml"),
+            ),
+            lists=(("Commands", tuple((name, _sentence(each.summary)) for name, each in COMMANDS.items())),),
+            ending="Run `umiak COMMAND --help` for the flags of a command, `umiak --version` for the version.",
+        )
+    )
+
+
+def rendered(page: CommandPage) -> str:
+    """A page as text, with all lines at most as wide as WIDTH but for long examples."""
+    lines = [f"{'       ' if number else 'usage: '}{usage}" for number, usage in enumerate(page.usage)]
+    lines += ["", *wrapped(page.about)]
+    if page.examples:
+        lines += ["", "Examples:", *(f"  {line}" for line in page.example_lines)]
+    for group in page.groups:
         lines += ["", f"{group}:"]
-        if group == REFUSED:
-            names = ", ".join(f"--{flag.name}" for flag in FLAGS if flag.group == group)
-            lines += [f"  {line}" for line in wrapped(names, WIDTH - 2)]
-            continue
-        for flag in FLAGS:
-            if flag.group == group:
-                lines += entry(spelling(flag), flag.help, tail(flag))
-        if group == OLDER:
-            for flag in FLAGS:
-                if flag.old:
-                    lines += entry(", ".join(f"--{old}" for old in flag.old), f"Now --{flag.name}.")
-    lines += ["", "General:"]
-    for name, meaning in GENERAL:
-        lines += entry(name, meaning)
-    return "\n".join([*lines, "", *wrapped(ENDING)]) + "\n"
-
-
-def commands(known: Mapping[str, str]) -> str:
-    """The help of `umiak` itself."""
-    lines = ["usage: umiak COMMAND [...]", "", "Run a distributed training job on a laptop or on any cluster.", ""]
-    lines.append("Commands:")
-    for name, meaning in known.items():
-        lines += entry(name, meaning[0].upper() + meaning[1:] + ".")
-    lines += ["", "Run `umiak COMMAND --help` for the flags of a command, `umiak --version` for the version."]
-    return "\n".join(lines) + "\n"
-
-
-def groups() -> tuple[str, ...]:
-    """The groups in the order of the tables, with what is old or refused at the end."""
-    found = dict.fromkeys(flag.group for flag in FLAGS)
-    return (*(group for group in found if group not in (OLDER, REFUSED)), OLDER, REFUSED)
-
-
-def old_names() -> tuple[tuple[str, Flag], ...]:
-    """Every old name with the flag that it stands for."""
-    return tuple((old, flag) for flag in FLAGS for old in flag.old)
+        flags = [flag for flag in page.flags if flag.group == group]
+        refused = [f"--{flag.name}" for flag in flags if flag.refused]
+        lines += [f"  {line}" for line in wrapped(", ".join(refused), WIDTH - 2)] if refused else []
+        for flag in flags:
+            lines += [] if flag.refused else entry(spelling(flag), flag.help, tail(flag))
+        for title, names in page.lists:
+            for name, meaning in names if title == group else ():
+                lines += entry(name, meaning)
+    return "\n".join([*lines, *(["", *wrapped(page.ending)] if page.ending else [])]) + "\n"
 
 
 def spelling(flag: Flag) -> str:
@@ -106,12 +73,12 @@ def spelling(flag: Flag) -> str:
 
 def default(flag: Flag) -> str:
     """The default as one would type it; empty if there is none to speak of."""
-    found = flag.default
-    if found is None or found == "" or flag.kind is FlagKind.SWITCH or flag.refused:
+    known = flag.default
+    if known is None or known == "" or flag.kind is FlagKind.SWITCH or flag.refused:
         return ""
-    if flag.kind is FlagKind.SIZE and isinstance(found, int):
-        return f"{found >> 20}M"
-    return f"{found:g}" if isinstance(found, float) else str(found)
+    if flag.kind is FlagKind.SIZE and isinstance(known, int):
+        return f"{known >> 20}M"
+    return f"{known:g}" if isinstance(known, float) else str(known)
 
 
 def tail(flag: Flag) -> str:
@@ -145,3 +112,7 @@ def wrapped(text: str, width: int = WIDTH) -> list[str]:
         else:
             lines[-1] = longer
     return lines
+
+
+def _sentence(text: str) -> str:
+    return f"{text[0].upper()}{text[1:]}."

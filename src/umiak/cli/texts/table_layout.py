@@ -21,8 +21,9 @@ LEAST_CELL = 4
 def rows(
     table: Sequence[Sequence[str]], width: int | None = None, *, leave_out: Sequence[str] = (), below: str = ""
 ) -> str:
-    """A table with a head. If it is too wide: first what stands ``below`` goes below its row, then empty columns are left out, then those
-    of ``leave_out``, in this order; then the widest cells are cut."""
+    """A table with a head. If it is too wide: first what stands ``below`` goes below its row,
+    then empty columns are left out, then those of ``leave_out``, in this order; then the widest cells are cut.
+    """
     columns = [list(column) for column in zip(*table, strict=True)]
     notes = [""] * len(table)
     if width is not None:

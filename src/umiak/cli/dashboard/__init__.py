@@ -1,0 +1,1 @@
+"""`umiak dashboard`: every run of this machine in a browser."""

@@ -1,0 +1,1 @@
+"""`umiak export`: its flags, and the command."""

@@ -1,0 +1,1 @@
+"""`umiak features`: features fitted to data, and the lock that comes of it."""

@@ -1,0 +1,1 @@
+"""`umiak new`: a config for tables that nobody has described."""

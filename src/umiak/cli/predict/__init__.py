@@ -1,0 +1,1 @@
+"""`umiak predict`: its flags, and the command."""

@@ -1,0 +1,1 @@
+"""`umiak serve`: its flags, and the command."""
