@@ -27,7 +27,7 @@ from pathlib import Path
 
 from testbed import hosts, processes, workspace
 
-START_TIMEOUT_S = 60
+START_TIMEOUT_S = 240
 PORTS_TRIED = 20
 
 

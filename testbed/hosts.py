@@ -25,6 +25,8 @@ trunks do not forward to one another, so there are no loops and each trunk carri
 
 To cut a pair is to take its trunk down. Both hosts still have their link, and they know one another's hardware address for
 good, so nothing tells a sender: packets vanish, as when a router between two racks has failed.
+
+To slow a pair down is to put a trunk with a delay and a rate (`testbed.delay_line`) in place of the fast one.
 """
 
 from __future__ import annotations
@@ -37,6 +39,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import IO, TypeAlias
 
 from testbed import namespaces, processes
@@ -90,6 +93,7 @@ class Network:
         self.switch = Machine("switch")
         self.hosts = tuple(Host(self, number) for number in range(count))
         self._own_name_is_loopback = own_name_is_loopback
+        self._slow_trunks: dict[tuple[int, int], subprocess.Popen[str]] = {}
 
     def open(self) -> None:
         """Boot the switch and all hosts, side by side, and lay the cables."""
@@ -104,6 +108,9 @@ class Network:
 
     def close(self) -> None:
         """End every process of every host, and the hosts."""
+        for trunk in self._slow_trunks.values():
+            _hang_up(trunk)
+        self._slow_trunks.clear()
         machines: list[Machine] = [*self.hosts, self.switch]
         for machine in machines:
             machine.begin_end()
@@ -129,6 +136,18 @@ class Network:
         """Undo `cut_one_way`."""
         sender.ip([f"neigh del {receiver.address} dev eth0"])
 
+    def slow_down(self, one: Host, other: Host, *, delay_s: float = 0.0, bits_per_s: float = 0.0) -> None:
+        """Let packets between the two take so much longer each way, and not more bits pass in a second each way; 0: as many as can."""
+        self._tell_slow_trunk(one, other, f"{delay_s} {bits_per_s}")
+
+    def stall(self, one: Host, other: Host) -> None:
+        """Keep all packets between the two back until the next `slow_down` or `speed_up`, which loses none that were kept back."""
+        self._tell_slow_trunk(one, other, "stall")
+
+    def speed_up(self, one: Host, other: Host) -> None:
+        """Undo `slow_down`; packets go over a trunk of the same kind, without a delay and a rate."""
+        self._tell_slow_trunk(one, other, "0 0")
+
     def isolate(self, host: Host) -> None:
         """Cut a host from all others. It keeps its link and can talk to itself."""
         self._set_trunks([(host, other) for other in self.hosts if other is not host], "down")
@@ -146,14 +165,49 @@ class Network:
             lines.append(f"{host.address6} {host.name}-v6")
         return "\n".join(lines) + "\n"
 
+    def _pair(self, one: Host, other: Host) -> tuple[int, int]:
+        if one is other or one not in self.hosts or other not in self.hosts:
+            raise ValueError(f"not two hosts of this network: {one.name}, {other.name}")
+        return min(one.number, other.number), max(one.number, other.number)
+
     def _set_trunks(self, pairs: Sequence[tuple[Host, Host]], state: str) -> None:
         changes = []
-        for one, other in pairs:
-            if one is other or one not in self.hosts or other not in self.hosts:
-                raise ValueError(f"not two hosts of this network: {one.name}, {other.name}")
-            low, high = sorted([one.number, other.number])
-            changes.append(f"link set t{low}-{high} {state}")  # a trunk is down when one of its ends is
+        for low, high in [self._pair(one, other) for one, other in pairs]:
+            kind = "s" if (low, high) in self._slow_trunks else "t"
+            changes.append(f"link set {kind}{low}-{high} {state}")  # a trunk is down when one of its ends is
         self.switch.ip(changes)
+
+    def _tell_slow_trunk(self, one: Host, other: Host, line: str) -> None:
+        pair = self._pair(one, other)
+        trunk = self._slow_trunks.get(pair)
+        if trunk is None:
+            trunk = self._slow_trunk(*pair)
+            self._slow_trunks[pair] = trunk
+        assert trunk.stdin is not None
+        assert trunk.stdout is not None
+        trunk.stdin.write(f"{line}\n")
+        trunk.stdin.flush()
+        if trunk.stdout.readline() != "ok\n":
+            raise NetworkError(f"the slow trunk between {one.name} and {other.name} has ended: {_hang_up(trunk)}")
+
+    def _slow_trunk(self, low: int, high: int) -> subprocess.Popen[str]:
+        """Put it in the place of the fast one, which is up or down as before."""
+        ends = (f"s{low}-{high}", f"s{high}-{low}")
+        command = [sys.executable, "-E", "-s", "-S", "-m", "testbed.delay_line", *ends]
+        pipe = subprocess.PIPE
+        here = Path(__file__).parent.parent
+        trunk = self.switch.popen(command, cwd=here, stdin=pipe, stdout=pipe, stderr=pipe)
+        assert trunk.stdout is not None
+        if trunk.stdout.readline() != "ready\n":
+            raise NetworkError(f"a slow trunk can't be made: {_hang_up(trunk)}")
+        was_cut = "state DOWN" in self.switch.shown(f"t{low}-{high}")
+        changes = [f"link set t{low}-{high} down"]
+        for end, bridge in zip(ends, (low, high), strict=True):
+            changes += [f"link set {end} master b{bridge}", f"link set {end} type bridge_slave isolated on"]
+        if was_cut:
+            changes.append(f"link set {ends[0]} down")
+        self.switch.ip(changes)
+        return trunk
 
 
 class Machine:
@@ -181,7 +235,7 @@ class Machine:
         if self._init is not None:
             raise NetworkError(f"{self.name} is already running")
         with namespaces.children_in_pid_namespace(None):
-            self._init = processes.keeper("testbed.host_init", self.name, talks=True)
+            self._init = processes.worker_supervisor("testbed.host_init", self.name, talks=True)
         assert self._init.stdin is not None
         with contextlib.suppress(BrokenPipeError), self._init.stdin as pipe:
             pipe.write(hosts_file)
@@ -224,31 +278,6 @@ class Machine:
             os.close(self._network_namespace)
             self._network_namespace = None
 
-    def ip(self, commands: Sequence[str]) -> None:
-        """Run commands of `ip` in the network namespace."""
-        done = subprocess.run(
-            ["nsenter", f"--net=/proc/{self.pid}/ns/net", "ip", "-batch", "-"],
-            input="\n".join(commands),
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if done.returncode != 0:
-            raise NetworkError(f"ip failed on {self.name}: {done.stderr.strip()}")
-
-
-class Host(Machine):
-    """A computer of the network, up from the start; it has the same name and addresses after each boot."""
-
-    def __init__(self, network: Network, number: int) -> None:
-        super().__init__(f"node{number}")
-        self.number = number
-        self.address = f"10.88.0.{number + 1}"
-        self.address6 = f"fd00:88::{number + 1:x}"
-        self.hardware_address = f"02:00:00:58:00:{number + 1:02x}"
-        self._network = network
-        self._plugged_in = False
-
     def popen(
         self,
         args: Sequence[str | os.PathLike[str]],
@@ -260,14 +289,14 @@ class Host(Machine):
         stderr: Stream = None,
         start_new_session: bool = False,
     ) -> subprocess.Popen[str]:
-        """Start a program on the host, as `subprocess.Popen` does with `text=True`.
+        """Start a program on the machine, as `subprocess.Popen` does with `text=True`.
 
         The handle is that of the program itself: `pid` is its id on the real machine, and signals go to it. A program that
         cannot be started ends with status 126 or 127, as in a shell.
         """
         enter = [f"--{kind}=/proc/{self.pid}/ns/{file}" for kind, file in _ENTERED.items()]
         # nsenter and env replace themselves, so no process stands between. The directory is entered last, by its path,
-        # because a directory of the real machine's mounts has no name on the host.
+        # because a directory of the real machine's mounts has no name on it.
         command = ["nsenter", *enter, "env", "-C", os.path.abspath(cwd or os.getcwd()), *args]
         with namespaces.children_in_pid_namespace(self.pid):
             process = subprocess.Popen(
@@ -282,6 +311,36 @@ class Host(Machine):
         self._processes = [known for known in self._processes if known.returncode is None]
         self._processes.append(process)
         return process
+
+    def ip(self, commands: Sequence[str]) -> None:
+        """Run commands of `ip` in the network namespace."""
+        done = subprocess.run(
+            ["nsenter", f"--net=/proc/{self.pid}/ns/net", "ip", "-batch", "-"],
+            input="\n".join(commands),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode != 0:
+            raise NetworkError(f"ip failed on {self.name}: {done.stderr.strip()}")
+
+    def shown(self, interface: str) -> str:
+        """What `ip` says about an interface."""
+        command = ["nsenter", f"--net=/proc/{self.pid}/ns/net", "ip", "link", "show", interface]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+class Host(Machine):
+    """A computer of the network, up from the start; it has the same name and addresses after each boot."""
+
+    def __init__(self, network: Network, number: int) -> None:
+        super().__init__(f"node{number}")
+        self.number = number
+        self.address = f"10.88.0.{number + 1}"
+        self.address6 = f"fd00:88::{number + 1:x}"
+        self.hardware_address = f"02:00:00:58:00:{number + 1:02x}"
+        self._network = network
+        self._plugged_in = False
 
     def run(
         self,
@@ -368,6 +427,12 @@ class Host(Machine):
 
     def __repr__(self) -> str:
         return f"<Host {self.name} {self.address}>"
+
+
+def _hang_up(trunk: subprocess.Popen[str]) -> str:
+    """End a slow trunk. What it has complained about."""
+    _, complaint = trunk.communicate()
+    return complaint.strip()
 
 
 _ENTERED = {"net": "net", "uts": "uts", "ipc": "ipc", "mount": "mnt"}

@@ -23,7 +23,7 @@ from pathlib import Path
 
 VENV = Path(__file__).resolve().parent.parent / ".venv-moto"
 BUCKET = "bucket"
-START_TIMEOUT_S = 60.0
+START_TIMEOUT_S = 240.0
 UNCHECKED_REQUESTS = 3
 """Those that make the user whose keys are checked from then on."""
 MAKE_USER = """

@@ -1,12 +1,12 @@
 """What the real clusters need of this machine and it lacks: installed where that is possible, named where it is not.
 
     python -m testbed.prepare                 everything
-    python -m testbed.prepare --packages      all but Kubernetes
-    python -m testbed.prepare --kubernetes    Kubernetes alone, which `make test` builds while tests run (`testbed.run_tests`)
+    python -m testbed.prepare --packages      all but Kubernetes and Kueue
+    python -m testbed.prepare --kubernetes    these two alone, which `make test` builds while tests run (`testbed.run_tests`)
 
 As root on Debian or Ubuntu the missing packages are installed, and no service of theirs is started;
 elsewhere the tests that need them say why they are skipped (in CI, why they fail). All of them take 300 MB. Kubernetes is built
-from source where there is Go, 13 minutes, once, and so is Helm.
+from source where there is Go, 13 minutes, once, and so are Helm and Kueue (5 minutes).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from testbed import images, mpi, processes, slurm, sshd
+from testbed import browser, images, kafka, mpi, processes, slurm, sshd
 from testbed.kubernetes import programs
 
 PACKAGES = {
@@ -32,6 +32,8 @@ PACKAGES = {
     **slurm.TOOLS,
     **dict(mpi.TOOLS.values()),
     **images.TOOLS,
+    **browser.TOOLS,
+    **kafka.TOOLS,
     **programs.TOOLS,
 }
 """The Debian package of each program that the testbed runs."""
@@ -57,16 +59,23 @@ def _prepare_packages() -> None:
     except (OSError, subprocess.CalledProcessError) as error:
         print(f"testbed: no packages for images, so that their tests are skipped: {error}", file=sys.stderr)
     try:
-        programs.build_helm()
-    except (OSError, programs.BuildError) as error:
-        print(f"testbed: no Helm, so that the tests of the chart are skipped: {error}", file=sys.stderr)
+        kafka.build()
+    except (OSError, kafka.KafkaError) as error:
+        print(f"testbed: no Kafka, so that its tests are skipped: {error}", file=sys.stderr)
+    _build("helm", "the tests of the chart")
 
 
 def _prepare_kubernetes() -> None:
+    _build("kubernetes", "its tests")
+    _build("kueue", "the tests with it")
+
+
+def _build(product: str, tests: str) -> None:
     try:
-        programs.build()
+        programs.build(product)
     except (OSError, programs.BuildError) as error:
-        print(f"testbed: no Kubernetes, so that its tests are skipped: {error}", file=sys.stderr)
+        title = programs.PRODUCTS[product].title
+        print(f"testbed: no {title}, so that {tests} are skipped: {error}", file=sys.stderr)
 
 
 def _install() -> None:

@@ -16,7 +16,9 @@ def program(name: str) -> str | None:
     return shutil.which(name) or shutil.which(name, path="/usr/sbin:/sbin")
 
 
-def keeper(module: str, *args: str, env: Mapping[str, str] | None = None, talks: bool = False) -> subprocess.Popen[str]:
+def worker_supervisor(
+    module: str, *args: str, env: Mapping[str, str] | None = None, talks: bool = False
+) -> subprocess.Popen[str]:
     """Start a module of the testbed that cleans up when this process dies.
 
     Its last argument is a pidfd of this process. That tells of its death exactly: the kernel's parent-death signal

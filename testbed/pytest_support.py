@@ -21,7 +21,7 @@ from typing import Any, Protocol
 
 import pytest
 
-from testbed import etcd, hosts, mpi, slurm, sshd
+from testbed import etcd, hosts, kafka, mpi, slurm, sshd
 from testbed.kubernetes import cluster as kubernetes_cluster
 from testbed.kubernetes import control_plane as kubernetes_control_plane
 from testbed.kubernetes import fake_nodes as kubernetes_fake_nodes
@@ -78,6 +78,15 @@ def etcd_server() -> Iterator[etcd.Server]:
     require(etcd.available())
     with etcd.server() as store:
         yield store
+
+
+@pytest.fixture(scope="session")
+def kafka_broker() -> Iterator[kafka.Broker]:
+    """A Kafka broker on loopback, shared by all tests of a process: use topics of your own."""
+    require(kafka.available())
+    with kafka.broker() as broker:
+        yield broker
+        broker.close()
 
 
 class SshFactory(Protocol):

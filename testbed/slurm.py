@@ -31,7 +31,7 @@ from testbed import hosts, processes, workspace
 
 T = TypeVar("T")
 
-START_TIMEOUT_S = 60
+START_TIMEOUT_S = 240
 CPUS = 4
 """Of every node, as its jobs are told; the hosts share the real ones."""
 TOOLS = {"slurmctld": "slurmctld", "slurmd": "slurmd", "sbatch": "slurm-client", "munged": "munge"}

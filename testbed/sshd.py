@@ -38,7 +38,7 @@ from pathlib import Path
 
 from testbed import disks, hosts, processes, workspace
 
-START_TIMEOUT_S = 60
+START_TIMEOUT_S = 240
 PORTS_TRIED = 20
 DISK_KIB = 64 << 10
 PASSWORD_USER = "trainer"

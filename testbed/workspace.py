@@ -37,7 +37,7 @@ def opened(name: str) -> Iterator[Workspace]:
     """Make a workspace, with `name` in its path for anyone who finds it."""
     path = Path(tempfile.mkdtemp(prefix=f"testbed-{name}-"))
     unmarked = {name: value for name, value in os.environ.items() if name != MARK}
-    guardian = processes.keeper("testbed.workspace", str(path), env=unmarked)
+    guardian = processes.worker_supervisor("testbed.workspace", str(path), env=unmarked)
     work = Workspace(path)
     try:
         yield work

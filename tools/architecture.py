@@ -27,7 +27,7 @@ MARKS = {"yaml": "PyYAML", "numpy": "numpy", "umiak_native": "native core", "pad
 """Packages that a layer may import, and how the picture calls them."""
 NATIVE = ("umiak_native", "the native core, in Rust: used by the layers with its mark")
 
-WIDTH, MARGIN, GAP, PADDING = 800, 20, 10, 14
+WIDTH, MARGIN, GAP, PADDING = 980, 20, 10, 14
 ARROW = 44
 """The column at the left, with the arrow that says how imports point."""
 TEXT_PX, MARK_PX, LINE = 14, 13, 19

@@ -30,7 +30,14 @@ PACKAGES = {
     "demo": ("Python packages, 0.9 GB, most of it PaddlePaddle", ("--group", "paddle")),
     "all": ("Python packages, 1.3 GB, more than half of it PaddlePaddle", ("--group", "paddle", "--group", "dev")),
 }
-OWN = ("--reinstall-package", "umiak-native", "--editable", ".[train]", "--editable", "shims/paddlerec")
+OWN = (
+    *("--reinstall-package", "umiak-native", "--editable", ".[train]", "--editable", "shims/paddlerec"),
+    *(
+        "--reinstall-package",
+        "umiak-paddle-fluid",
+        "shims/paddle-fluid",
+    ),  # not editable: its .pth file belongs into the environment
+)
 STEPS = 4
 PLAIN_EVERY_S, UNCHANGED_EVERY_S, LIVE_EVERY_S = 10.0, 30.0, 0.2
 

@@ -1,4 +1,4 @@
-"""Makes a site that can be searched of the documentation: the pages as they are, and the API from its docstrings.
+"""Makes a site that can be searched of the documentation: the pages as they are, and the API and a list of all modules from docstrings.
 
     python -m tools.site                 into build/site (`make site` runs it in .venv-site, which has mkdocs)
     python -m tools.site --into DIR      into DIR/site
@@ -19,6 +19,8 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import TypeAlias
+
+from docs.modules_page import modules_page
 
 ROOT = Path(__file__).resolve().parents[1]
 BUILD = ROOT / "build"
@@ -47,8 +49,12 @@ PROJECT = {
     "Changes": "CHANGELOG.md",
     "paddlerec": "shims/paddlerec/README.md",
     "paddle.distributed.launch": "shims/paddle-launch/README.md",
+    "paddle.fluid": "shims/paddle-fluid/README.md",
     "Files to deploy the operator": "deploy/README.md",
 }
+
+MODULES = "docs/reference/modules.md"
+"""A page that is made with the site: every module and its kind."""
 
 Nav: TypeAlias = "list[dict[str, str | Nav]]"
 
@@ -82,6 +88,7 @@ def gather(pages: Path) -> Nav:
         target = pages / name
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(ROOT / name, target)
+    (pages / MODULES).write_text(modules_page(), encoding="utf-8")
     for name, text in API.items():
         page = pages / "docs" / "api" / f"{name}.md"
         page.parent.mkdir(parents=True, exist_ok=True)
@@ -135,7 +142,7 @@ def navigation(found: list[str]) -> Nav:
         sections.append({heading: [{title.replace("`", ""): f"docs/{path}"} for title, path in links]})
     sections.append({"API": [{name: f"docs/api/{name}.md"} for name in API]})
     examples = [name for name in found if name.startswith("examples/")]
-    project: Nav = [{title: path} for title, path in PROJECT.items()]
+    project: Nav = [{title: path} for title, path in {**PROJECT, "Modules": MODULES}.items()]
     home: Nav = [{"umiak": "README.md"}, {"简体中文": "README.zh.md"}, {"Documentation": "docs/README.md"}]
     rest: Nav = [{"Examples": [{_title(name): name} for name in sorted(examples, key=_depth)]}, {"Project": project}]
     return [*home, *sections, *rest]

@@ -4,7 +4,7 @@
     python -m tools.wheels --require aarch64  fails where that processor's wheel can't be built
     python -m tools.wheels --only x86_64      for that one alone
 
-One pure wheel each of umiak, umiak-paddlerec and umiak-paddle-launch, and per processor one of umiak-native: for every Python from 3.10 (the
+One pure wheel each of umiak, umiak-paddlerec, umiak-paddle-launch and umiak-paddle-fluid, and per processor one of umiak-native: for every Python from 3.10 (the
 stable ABI) and every Linux with glibc 2.17 or newer (manylinux2014). Such an old glibc is linked against with zig, which
 comes from PyPI like maturin; another processor needs nothing more than Rust's standard library for it.
 """
@@ -21,6 +21,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 DIST = ROOT / "dist"
+SHIMS = ("paddlerec", "paddle-launch", "paddle-fluid")
 GLIBC = "manylinux2014"
 PROCESSORS = ("x86_64", "aarch64")
 
@@ -37,7 +38,7 @@ def main() -> int:
     DIST.mkdir(exist_ok=True)
     for old in DIST.glob("umiak*.whl"):
         old.unlink()
-    pure = [str(ROOT), str(ROOT / "shims" / "paddlerec"), str(ROOT / "shims" / "paddle-launch")]
+    pure = [str(ROOT), *(str(ROOT / "shims" / name) for name in SHIMS)]
     flags = ["--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", str(DIST)]
     _run([sys.executable, "-m", "pip", "wheel", *flags, *pure], UMIAK_WHEELS="1")
     for processor in asked.only or PROCESSORS:

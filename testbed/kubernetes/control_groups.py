@@ -22,13 +22,13 @@ _REMOVE_WITHIN_S = 60
 @contextlib.contextmanager
 def opened(name: str) -> Iterator[None]:
     """Remove the groups of this name on leaving, and when this process dies."""
-    keeper = processes.keeper("testbed.kubernetes.control_groups", name)
+    worker_supervisor = processes.worker_supervisor("testbed.kubernetes.control_groups", name)
     try:
         yield
     finally:
         remove(name)
-        keeper.kill()
-        keeper.wait()
+        worker_supervisor.kill()
+        worker_supervisor.wait()
 
 
 def make(path: str) -> None:

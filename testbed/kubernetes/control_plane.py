@@ -39,7 +39,7 @@ from testbed.ports import free_ports
 
 T = TypeVar("T")
 
-START_TIMEOUT_S = 180
+START_TIMEOUT_S = 300
 NODE_GRACE_S = 16
 INNER_PORT = 6443
 SERVICE_RANGE = "10.96.0.0/16"
@@ -171,6 +171,7 @@ class ControlPlane:
             f"--etcd-servers={self.etcd_endpoint}",
             f"--bind-address={self.address}",
             f"--advertise-address={'192.0.2.1' if self.host is None else self.address}",
+            "--enable-aggregator-routing=true",  # webhooks are pods: no kube-proxy runs beside the API server
             f"--endpoint-reconciler-type={'none' if self.host is None else 'master-count'}",
             f"--secure-port={self._api_port}",
             f"--tls-cert-file={own / 'server.pem'}",

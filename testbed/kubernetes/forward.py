@@ -21,16 +21,16 @@ _CHUNK = 1 << 16
 
 def main(file: str, pid: str, address: str, port: str) -> None:
     """Listen here, and connect there."""
-    door = socket.create_server(("127.0.0.1", 0), backlog=512)
+    link_listener = socket.create_server(("127.0.0.1", 0), backlog=512)
     namespace = os.open(f"/proc/{pid}/ns/net", os.O_RDONLY)
     namespaces.setns(namespace, namespaces.NEW_NETWORK)  # the open door stays where it is
     unfinished = Path(f"{file}.unfinished")
-    unfinished.write_text(str(door.getsockname()[1]), encoding="ascii")
+    unfinished.write_text(str(link_listener.getsockname()[1]), encoding="ascii")
     unfinished.rename(file)
-    asyncio.run(_serve(door, address, int(port)))
+    asyncio.run(_serve(link_listener, address, int(port)))
 
 
-async def _serve(door: socket.socket, address: str, port: int) -> None:
+async def _serve(link_listener: socket.socket, address: str, port: int) -> None:
     async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             far_reader, far_writer = await asyncio.open_connection(address, port)
@@ -39,7 +39,7 @@ async def _serve(door: socket.socket, address: str, port: int) -> None:
             return
         await asyncio.gather(_copy(reader, far_writer), _copy(far_reader, writer))
 
-    server = await asyncio.start_server(connected, sock=door)
+    server = await asyncio.start_server(connected, sock=link_listener)
     await server.serve_forever()
 
 

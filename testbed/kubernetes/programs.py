@@ -2,7 +2,7 @@
 
 Each folder of `go/` is a Go module. All but `pause` have no code of their own: `go.mod` and `go.sum` name the exact sources. They are built once
 per content of these files and version of Go, which takes about 13 minutes on two cores, and 6 GB of Go's caches. Helm, which needs no cluster,
-has a directory of its own: another Helm is built without building Kubernetes again.
+and Kueue have directories of their own: another Helm is built without building Kubernetes again.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import contextlib
 import fcntl
 import functools
 import hashlib
+import json
 import os
 import shutil
 import subprocess
@@ -77,10 +78,29 @@ GROUPS = (
         linker=f"-s -w {_STAMP}",
     ),
 )
-_DIRECTORIES = {
-    "kubernetes": GROUPS,
-    "helm": (ProgramGroup("helm", {"helm": "helm.sh/helm/v3/cmd/helm"}, "two minutes"),),
+
+
+@dataclass(frozen=True)
+class Product:
+    """Programs that are built and kept together."""
+
+    title: str
+    groups: tuple[ProgramGroup, ...]
+    cost: str
+
+
+PRODUCTS = {
+    "kubernetes": Product("Kubernetes", GROUPS, "about 13 minutes the first time"),
+    "helm": Product(
+        "Helm", (ProgramGroup("helm", {"helm": "helm.sh/helm/v3/cmd/helm"}, "two minutes"),), "about two minutes"
+    ),
+    "kueue": Product(
+        "Kueue",
+        (ProgramGroup("kueue", {"kueue": "sigs.k8s.io/kueue/cmd/kueue"}, "five minutes"),),
+        "about five minutes",
+    ),
 }
+KUEUE_MODULE = "sigs.k8s.io/kueue"
 
 
 class BuildError(Exception):
@@ -88,87 +108,80 @@ class BuildError(Exception):
 
 
 @functools.cache
-def available() -> str | None:
-    """Why there are no programs of Kubernetes on this machine, or `None` where there are."""
+def available(product: str = "kubernetes") -> str | None:
+    """Why there are no programs of this product on this machine, or `None` where there are."""
+    title = PRODUCTS[product].title
     if sys.platform != "linux":
-        return f"the testbed's Kubernetes needs Linux: {sys.platform}"
+        return f"the testbed's {title} needs Linux: {sys.platform}"
     try:
-        folder = directory()
+        is_built = directory(product).exists()
     except BuildError as error:
         return str(error)
-    if not folder.exists():
-        return "the testbed's Kubernetes is not built: python -m testbed.prepare"
-    return None
+    return None if is_built else f"the testbed's {title} is not built: python -m testbed.prepare"
 
 
-@functools.cache
-def helm_available() -> str | None:
-    """Why there is no Helm on this machine, or `None` where there is one."""
-    try:
-        is_built = directory("helm").exists()
-    except BuildError as error:
-        return str(error)
-    return None if is_built else "the testbed's Helm is not built: python -m testbed.prepare"
-
-
-def is_missing() -> bool:
+def is_missing(product: str = "kubernetes") -> bool:
     """Whether `build` has something to do here, and can."""
     try:
-        return sys.platform == "linux" and not directory().exists()
+        return sys.platform == "linux" and not directory(product).exists()
     except BuildError:
         return False
 
 
-def program(name: str) -> str:
+def program(name: str, product: str = "kubernetes") -> str:
     """The path of a program, such as `kubectl`."""
-    return str(directory() / name)
-
-
-def helm() -> str:
-    """The path of Helm."""
-    return str(directory("helm") / "helm")
+    return str(directory(product) / name)
 
 
 @functools.cache
-def directory(name: str = "kubernetes") -> Path:
+def directory(product: str = "kubernetes") -> Path:
     """Where the programs are when they are built; named after all that goes into them."""
     content = hashlib.sha256(_go_version().encode())
-    for group in _DIRECTORIES[name]:
+    for group in PRODUCTS[product].groups:
         content.update(repr((sorted(group.packages.items()), group.linker)).encode())
         for file in sorted((MODULES / group.folder).iterdir()):
             content.update(file.read_bytes() if file.name != "tools.go" else b"")
-    return _cache() / f"{name}-{content.hexdigest()[:16]}"
+    return _cache() / f"{product}-{content.hexdigest()[:16]}"
 
 
-def build() -> None:
+def build(product: str = "kubernetes") -> None:
     """Build what is missing; a second caller waits for the first. `BuildError` if that can't be done."""
-    _build_all("kubernetes", "Kubernetes from source, once: about 13 minutes the first time")
-
-
-def build_helm() -> None:
-    """As `build`."""
-    _build_all("helm", "Helm from source, once")
-
-
-def _build_all(name: str, what: str) -> None:
-    target = directory(name)
+    target = directory(product)
     if target.exists():
         return
     _cache().mkdir(parents=True, exist_ok=True)
-    with _only_one(_cache() / f"{name}.lock"):
+    with _only_one(_cache() / f"{product}.lock"):
         if target.exists():
             return
-        print(f"testbed: building {what}", file=sys.stderr)
-        unfinished = Path(tempfile.mkdtemp(prefix=f"{name}-unfinished-", dir=_cache()))
+        wanted = PRODUCTS[product]
+        print(f"testbed: building {wanted.title} from source, once: {wanted.cost}", file=sys.stderr)
+        unfinished = Path(tempfile.mkdtemp(prefix=f"{product}-unfinished-", dir=_cache()))
         try:
-            for group in _DIRECTORIES[name]:
+            for group in wanted.groups:
                 _build(group, unfinished)
             unfinished.chmod(0o755)
             unfinished.rename(target)
         finally:
             shutil.rmtree(unfinished, ignore_errors=True)
     available.cache_clear()
-    helm_available.cache_clear()
+
+
+@functools.cache
+def sources(product: str, module: str) -> Path:
+    """Where Go keeps the source of a module that a product is built from: its manifests lie there. `BuildError` if it can't be had."""
+    folder = MODULES / PRODUCTS[product].groups[0].folder
+    told = subprocess.run(
+        ["go", "mod", "download", "-json", module],
+        cwd=folder,
+        env=_go_environ(),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if told.returncode != 0:
+        raise BuildError(f"{module} cannot be downloaded: {told.stderr[-2000:]}{told.stdout[-2000:]}")
+    return Path(json.loads(told.stdout)["Dir"])
 
 
 def _build(group: ProgramGroup, into: Path) -> None:
@@ -181,7 +194,7 @@ def _build(group: ProgramGroup, into: Path) -> None:
     done = subprocess.run(
         [*command, *group.packages.values()],
         cwd=MODULES / group.folder,
-        env={**os.environ, "CGO_ENABLED": "0", "GOFLAGS": "", "GOWORK": "off"},
+        env=_go_environ(),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -210,6 +223,10 @@ def _go_version() -> str:
     except subprocess.CalledProcessError as error:
         raise BuildError(f"the testbed's Kubernetes needs Go 1.26 or newer: {error.stderr.strip()}") from None
     return told.stdout
+
+
+def _go_environ() -> dict[str, str]:
+    return {**os.environ, "CGO_ENABLED": "0", "GOFLAGS": "", "GOWORK": "off"}
 
 
 def _cache() -> Path:
