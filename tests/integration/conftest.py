@@ -9,8 +9,7 @@ import pytest
 
 from testbed import etcd
 from testbed.pytest_support import require
-from tests import train_runs
-from tests.integration import launching
+from tests.support import launching, train_runs
 
 
 @pytest.fixture

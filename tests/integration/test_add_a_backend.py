@@ -11,15 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration import submitting
-from tests.support import eventually
+from tests.support import PATIENCE_S, eventually, submitting
+from tests.support.paths import ROOT
 from umiak.core.job import Job, RoleSpec
 from umiak.submit import configuration
 from umiak.submit.flow import Flow
 from umiak.testing.backends import broken_laws
 
 toml = pytest.importorskip("tomllib", reason="of Python 3.11")
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "tutorials" / "add-a-backend.md"
+PAGE = ROOT / "docs" / "tutorials" / "add-a-backend.md"
 FILE = re.compile(r"^<!-- package: (\S+) -->\n```\w+\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 FILES = dict(FILE.findall(PAGE.read_text(encoding="utf-8")))
 
@@ -70,7 +70,9 @@ def test_the_tutorials_own_test(installed: submitting.Desk, tmp_path: Path) -> N
     (tmp_path / "test_background.py").write_text(FILES["test_background.py"])
     # One that hangs is ended with the stacks of its threads, so that it is known where.
     words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--timeout", "90", "test_background.py"]
-    done = subprocess.run(words, cwd=tmp_path, env=installed.environ, capture_output=True, text=True, timeout=110)
+    done = subprocess.run(
+        words, cwd=tmp_path, env=installed.environ, capture_output=True, text=True, timeout=PATIENCE_S
+    )
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -94,7 +96,9 @@ def test_the_laws_are_noticed_when_they_are_broken(installed: submitting.Desk, t
     module.write_text(text)
     (tmp_path / "test_background.py").write_text(FILES["test_background.py"])
     words = [sys.executable, "-m", "pytest", "-vv", "-p", "no:cacheprovider", "test_background.py"]
-    done = subprocess.run(words, cwd=tmp_path, env=installed.environ, capture_output=True, text=True, timeout=110)
+    done = subprocess.run(
+        words, cwd=tmp_path, env=installed.environ, capture_output=True, text=True, timeout=PATIENCE_S
+    )
     assert done.returncode == 1
     assert "secrets: one stands in a file" in done.stdout
     assert "logs: read on from a position" in done.stdout

@@ -5,17 +5,16 @@ What else the operator asks of an API server (pods, services, ConfigMaps, events
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 import yaml
 
 from testbed.kubernetes import old_definitions
+from tests.support.paths import ROOT
 from umiak.paddlejob.reading import read
 
 pytestmark = pytest.mark.kubernetes
 
-DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
+DEPLOY = ROOT / "deploy"
 NAME = "paddlejobs.batch.paddlepaddle.org"
 
 

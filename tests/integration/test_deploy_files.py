@@ -15,12 +15,14 @@ import yaml
 
 from testbed.kubernetes import programs
 from testbed.pytest_support import require
-from umiak.cli.deploy import kustomize, objects, values
+from tests.support import PATIENCE_S
+from tests.support.paths import ROOT
+from umiak.cli.deploy import chart, objects, values
 from umiak.cli.deploy.objects import DeployOptions
 
-pytestmark = [pytest.mark.kubernetes, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.kubernetes]
 
-DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
+DEPLOY = ROOT / "deploy"
 CHART = DEPLOY / "chart"
 Helm = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -28,16 +30,16 @@ Helm = Callable[..., "subprocess.CompletedProcess[str]"]
 @pytest.fixture
 def helm(tmp_path: Path) -> Helm:
     """Runs Helm with an empty home, and with values where there are some."""
-    require(programs.helm_available())
+    require(programs.available("helm"))
     kept = {f"HELM_{name}_HOME": str(tmp_path / name) for name in ("CACHE", "CONFIG", "DATA")}
     environ = {**os.environ, **kept, "HOME": str(tmp_path), "KUBECONFIG": str(tmp_path / "none")}
 
     def run(*words: str, said: dict[str, Any] | None = None) -> subprocess.CompletedProcess[str]:
-        command = [programs.helm(), *words]
+        command = [programs.program("helm", "helm"), *words]
         if said is not None:
             (tmp_path / "values.json").write_text(json.dumps(said))
             command += ["--values", str(tmp_path / "values.json")]
-        return subprocess.run(command, env=environ, capture_output=True, text=True, timeout=120, check=False)
+        return subprocess.run(command, env=environ, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
 
     return run
 
@@ -51,7 +53,11 @@ EVERYTHING = {
     "etcdServer": "etcd:2379",
     "kubeflow": True,
     "kueue": True,
+    "dashboard": True,
+    "dashboardTls": "page.tls",
+    "dashboardHosts": ["page.example.com", "umiak"],
     "serviceMonitor": True,
+    "warnings": True,
     "resources": {"requests": {"cpu": 1, "memory": "1Gi"}, "limits": {"cpu": "1.5", "memory": "1Gi"}},
     "nodeSelector": {"example.com/pool": "system", "on": "true"},
     "tolerations": [
@@ -66,6 +72,7 @@ CASES: dict[str, dict[str, Any]] = {
     "everything": EVERYTHING,
     "namespaces": {**EVERYTHING, "watchNamespaces": ["ml", "007", "lab"]},
     "one namespace": {"watchNamespaces": ["ml"], "scheduling": "volcano", "kueue": True},
+    "page": {"dashboard": True},
     "native": {"scheduling": "native", "replicas": 0},
 }
 
@@ -73,12 +80,21 @@ CASES: dict[str, dict[str, Any]] = {
 def test_the_chart_is_what_the_command_prints(helm: Helm) -> None:
     for name, said in CASES.items():
         for namespace in ("paddle-system", "007"):
-            done = helm("template", "umiak", str(CHART), "--namespace", namespace, said=said)
+            words = ("--namespace", namespace, "--kube-version", programs.KUBERNETES_VERSION)
+            done = helm("template", "umiak", str(CHART), *words, said=said)
             assert done.returncode == 0, f"{name}: {done.stderr}"
             made = [each for each in yaml.safe_load_all(done.stdout) if each]
             options = DeployOptions(namespace=namespace, values=said, has_crd=False)
             wanted = [each for each in objects.objects(options) if each["kind"] != "Namespace"]
             assert sorted(map(_plain, made)) == sorted(map(_plain, wanted)), name
+
+
+def test_the_chart_has_no_policy_where_the_cluster_has_none(helm: Helm) -> None:
+    for version, has_policies in (("1.30.0", True), ("1.29.0", False)):
+        words = ["--kube-version", version]
+        done = helm("template", "umiak", str(CHART), *words, said={"warnings": True})
+        assert done.returncode == 0, done.stderr
+        assert ("ValidatingAdmissionPolicy" in done.stdout) is has_policies, version
 
 
 def _plain(made: dict[str, Any]) -> str:
@@ -126,7 +142,7 @@ def test_kustomize_makes_what_the_command_prints(tmp_path: Path) -> None:
 
     def built(directory: Path) -> list[dict[str, Any]]:
         command = [programs.program("kubectl"), "kustomize", str(directory)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
         assert done.returncode == 0, done.stderr
         return list(yaml.safe_load_all(done.stdout))
 
@@ -135,7 +151,7 @@ def test_kustomize_makes_what_the_command_prints(tmp_path: Path) -> None:
     base, overlay = tmp_path / "base", tmp_path / "overlay"
     base.mkdir()
     overlay.mkdir()
-    for name, text in kustomize.files(options).items():
+    for name, text in chart.kustomize_files(options).items():
         (base / name).write_text(text)
     assert sorted(map(_plain, built(base))) == sorted(map(_plain, objects.objects(options)))
     images = [{"name": "registry.example/umiak", "newTag": "2"}]
@@ -143,6 +159,7 @@ def test_kustomize_makes_what_the_command_prints(tmp_path: Path) -> None:
     (overlay / "kustomization.yaml").write_text(
         json.dumps({"resources": ["../base"], "images": images, "replicas": replicas})
     )
-    (deployment,) = [each for each in built(overlay) if each["kind"] == "Deployment"]
+    deployments = [each for each in built(overlay) if each["kind"] == "Deployment"]
+    (deployment,) = [each for each in deployments if each["metadata"]["name"] == objects.DEPLOYMENT]
     assert deployment["spec"]["replicas"] == 5
     assert deployment["spec"]["template"]["spec"]["containers"][0]["image"] == "registry.example/umiak:2"

@@ -21,7 +21,7 @@ import pytest
 from testbed import disks, etcd
 from testbed.ports import free_port
 from testbed.pytest_support import NetworkFactory, require
-from tests.support import eventually, is_running
+from tests.support import PATIENCE_S, eventually, is_running
 
 DOCTOR = (sys.executable, "-m", "umiak", "doctor")
 KEPT = ("PATH", "HOME", "LANG", "LD_LIBRARY_PATH")
@@ -63,7 +63,7 @@ def doctor(flags: str, *, cwd: Path | None = None, before: str = "", **environ: 
         require(disks.unavailable())
         command = ["unshare", "--mount", *command]  # what is mounted is seen by nobody else
     return Doctor(
-        subprocess.run(command, capture_output=True, text=True, timeout=110, cwd=cwd, env=environment(**environ))
+        subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, cwd=cwd, env=environment(**environ))
     )
 
 
@@ -78,7 +78,6 @@ def package(directory: Path, name: str, code: str) -> str:
 # ---- a healthy machine
 
 
-@pytest.mark.timeout(600)
 @pytest.mark.paddle
 def test_a_healthy_machine_is_all_green_and_no_framework_is_imported_here(tmp_path: Path) -> None:
     code = (
@@ -103,7 +102,7 @@ def test_the_table_for_people() -> None:
         [*DOCTOR, "--only", "limits,etcd,proxy"],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_S,
         env=environment(http_proxy="http://p:1"),
     )
     assert done.returncode == 0
@@ -149,7 +148,7 @@ def test_an_interrupted_doctor_leaves_nothing_behind(tmp_path: Path, number: int
     with subprocess.Popen([*DOCTOR, "--only", "paddle"], env=environment(PYTHONPATH=path)) as running:
         pid = eventually(lambda: (tmp_path / "pid").is_file() and (tmp_path / "pid").read_text())
         running.send_signal(number)
-        assert running.wait(60) == 130
+        assert running.wait(PATIENCE_S) == 130
     eventually(lambda: not is_running(int(pid)))
 
 
@@ -219,7 +218,7 @@ def test_other_umiaks(tmp_path: Path) -> None:
     package(tmp_path, "umiak", "")
     code = "import umiak, sys; sys.path.append(sys.argv.pop(1)); from umiak.cli.main import main; sys.exit(main())"
     command = [sys.executable, "-c", code, str(tmp_path / "path"), "doctor", "--json", "--only", "install"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment())
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, env=environment())
     assert str(tmp_path / "path" / "umiak") in Doctor(done).finding("012")["reason"]
 
 
@@ -286,7 +285,7 @@ def test_names_and_addresses_on_hosts(network: NetworkFactory) -> None:
 
     def ask(flags: str, **environ: str) -> Doctor:
         command = ["env", *(f"{name}={text}" for name, text in environ.items()), *DOCTOR, "--json", *flags.split()]
-        return Doctor(host.run(command, timeout=60, check=False))
+        return Doctor(host.run(command, timeout=PATIENCE_S, check=False))
 
     found = ask("--only address,dns --ips node0,node1,nobody,192.0.2.7", NCCL_SOCKET_IFNAME="ib0")
     own_name = found.finding("082")["reason"]

@@ -5,23 +5,25 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
+import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from testbed.ports import free_port
 from testbed.pytest_support import require
-from tests.support import eventually
-from tests.train_helpers import ASYNC_CLUSTER, COLLECTIVE_CLUSTER, PS_CLUSTER, SINGLE
+from tests.support import PATIENCE_S, eventually
+from tests.support.train_helpers import ASYNC_CLUSTER, COLLECTIVE_CLUSTER, PS_CLUSTER, SINGLE
+from tests.support.train_runs import Forked, Process, Started
 from umiak.ps import checkpoint
 from umiak.train.checkpoints.progress import Progress, from_plain
 
 DNN = Path(importlib.util.find_spec("umiak").submodule_search_locations[0]) / "models" / "rank" / "dnn"
 UMIAK = [sys.executable, "-m", "umiak.cli.main", "train"]
 PADDLEREC = [sys.executable, "-m", "paddlerec.run"]
-WITHIN_S = 110
 SAMPLES = 100
 
 pytestmark = pytest.mark.paddle
@@ -55,7 +57,7 @@ def run(command: list[str], directory: Path, **more: str) -> str:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=WITHIN_S,
+        timeout=PATIENCE_S,
         check=False,
     )
     assert done.returncode == 0, done.stdout
@@ -89,28 +91,36 @@ def on_nodes(nodes: list[tuple[Path, dict[str, str]]], *words: str, fails: bool 
     ``fails``: whether a trainer must; those that wait for it are not waited for.
     """
     started = [
-        subprocess.Popen(
-            [*PADDLEREC, "-m", "config.yaml", "--run_dir", f"run{number}", *words],
-            cwd=directory,
-            env=environ(**more),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
+        Started([*PADDLEREC, "-m", "config.yaml", "--run_dir", f"run{number}", *words], directory, environ(**more))
         for number, (directory, more) in enumerate(nodes)
     ]
+    return said_by(started, fails=fails)
+
+
+def on_forked_nodes(nodes: list[tuple[Path, dict[str, str]]], *words: str, fails: bool = False) -> str:
+    """The same by processes that have imported Paddle already: for tests of what nodes read and write, not of how they start."""
+    started = [
+        Forked(directory, ["train", "-m", "config.yaml", "--run_dir", f"run{number}", *words], more)
+        for number, (directory, more) in enumerate(nodes)
+    ]
+    return said_by(started, fails=fails)
+
+
+def said_by(started: Sequence[Process], *, fails: bool) -> str:
     try:
         if fails:
-            eventually(lambda: any(each.poll() for each in started), within_s=WITHIN_S)
+            eventually(lambda: any(each.status() for each in started))
             for each in started:
-                each.kill()
-        said = "\n".join(each.communicate(timeout=WITHIN_S)[0] for each in started)
+                if not each.is_over():
+                    each.signal(signal.SIGKILL)
+        done = [each.end() for each in started]
     finally:
         for each in started:
-            each.kill()
+            if not each.is_over():
+                each.signal(signal.SIGKILL)
+    said = "\n".join(each.said for each in done)
     if not fails:
-        assert [each.returncode for each in started] == [0] * len(started), said
+        assert [each.status for each in done] == [0] * len(started), said
     return said
 
 
@@ -163,7 +173,7 @@ class TestDataOfItsOwn:
     def test_each_node_reads_its_own_part_whole(self, strategy: str, tmp_path: Path) -> None:
         first, second = tmp_path / "first", tmp_path / "second"
         self.made(first, second, PS_CLUSTER)
-        said = on_nodes(
+        said = on_forked_nodes(
             self.nodes(first, second, PADDLEREC_CLUSTER_TYPE="MPI"), "-o", f"runner.distribute_strategy={strategy}"
         )
         assert "note: dataset" not in said
@@ -174,10 +184,10 @@ class TestDataOfItsOwn:
         first, second = tmp_path / "first", tmp_path / "second"
         self.made(first, second, PS_CLUSTER)
         nodes = self.nodes(first, second, PADDLEREC_CLUSTER_TYPE="K8S")
-        said = on_nodes(nodes, fails=True)
+        said = on_forked_nodes(nodes, fails=True)
         assert "UM-DATA-013" in said
         assert "write `node_data: own`" in said
-        on_nodes(self.nodes(first, second, PADDLEREC_CLUSTER_TYPE="K8S"), "-o", "runner.node_data=own")
+        on_forked_nodes(self.nodes(first, second, PADDLEREC_CLUSTER_TYPE="K8S"), "-o", "runner.node_data=own")
         *_, last = saved(first).values()
         assert [row.samples for row in last.history] == [self.SAMPLES] * 2
 
@@ -185,7 +195,7 @@ class TestDataOfItsOwn:
         first, second = tmp_path / "first", tmp_path / "second"
         self.made(first, second, PS_CLUSTER)
         shutil.copy(first / "train_data" / "part", second / "train_data" / "part")
-        said = on_nodes(self.nodes(first, second, PADDLEREC_CLUSTER_TYPE="MPI"))
+        said = on_forked_nodes(self.nodes(first, second, PADDLEREC_CLUSTER_TYPE="MPI"))
         assert "note: dataset dataloader_train: 2 nodes have files of the same names and sizes" in said
 
     @pytest.mark.parametrize("strategy", ["sync", "async"])
@@ -196,7 +206,7 @@ class TestDataOfItsOwn:
         words = ["-o", f"runner.distribute_strategy={strategy}", "-o", "runner.save_step_interval=4"]
         words += ["-o", f"runner.save_step_path={kept}", "-o", f"runner.save_checkpoint_path={tmp_path / 'ends'}"]
         words += ["-o", "runner.keep_checkpoints=100"]
-        on_nodes(self.nodes(first, second, PADDLEREC_CLUSTER_TYPE="MPI"), *words)
+        on_forked_nodes(self.nodes(first, second, PADDLEREC_CLUSTER_TYPE="MPI"), *words)
 
         def forget_all_but_one() -> None:
             shutil.rmtree(tmp_path / "ends")
@@ -205,7 +215,7 @@ class TestDataOfItsOwn:
                 shutil.rmtree(path)
 
         forget_all_but_one()
-        said = on_nodes(self.nodes(first, second, PADDLEREC_CLUSTER_TYPE="MPI"), *words, "--resume")
+        said = on_forked_nodes(self.nodes(first, second, PADDLEREC_CLUSTER_TYPE="MPI"), *words, "--resume")
         assert "resuming from" in said
         found = from_plain(dict(checkpoint.read(tmp_path / "ends" / "1").metadata))
         assert found is not None
@@ -213,7 +223,7 @@ class TestDataOfItsOwn:
         forget_all_but_one()
         (second / "train_data" / "part").rename(second / "train_data" / "other")
         nodes = self.nodes(first, second, PADDLEREC_CLUSTER_TYPE="MPI")
-        said = on_nodes(nodes, *words, "--resume", fails=True)
+        said = on_forked_nodes(nodes, *words, "--resume", fails=True)
         assert ("UM-DATA-003" if strategy == "sync" else "UM-TRAIN-070") in said
 
 
@@ -251,7 +261,7 @@ def test_a_cluster_without_a_cluster_is_an_error(uploaded: Path) -> None:
         env=environ(),
         capture_output=True,
         text=True,
-        timeout=WITHIN_S,
+        timeout=PATIENCE_S,
         check=False,
     )
     assert done.returncode == 2

@@ -12,15 +12,15 @@ import numpy as np
 import pytest
 
 from testbed.pytest_support import require
-from tests import dygraph_helpers as models
-from tests.train_runs import Work
+from tests.support import dygraph_helpers as models
+from tests.support.train_runs import Work
 
 EPOCHS = 12
 SAMPLES = 3200
 WITHIN = 0.002
 PACED = "import os, time; os.path.exists('slow') and (time.sleep(0.1), open('paced', 'a').write('.'))"
 
-pytestmark = [pytest.mark.paddle, pytest.mark.timeout(400), pytest.mark.filterwarnings("ignore")]
+pytestmark = [pytest.mark.paddle, pytest.mark.filterwarnings("ignore")]
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +68,7 @@ def test_with_others_it_comes_to_the_same(mode: str, work: Work) -> None:
     said += ["runner.worker_num=2", f"runner.model_save_path=saved-{mode}", "runner.train_batch_size=16"]
     said += [f"runner.runner_result_dump_path=dump-{mode}"]
     said += ["runner.geo_step=2"] if mode == "geo" else []
-    done = work.run("train", *[word for each in said for word in ("-o", each)])
+    done = work.run_forked("train", *[word for each in said for word in ("-o", each)])
     assert done.status == 0, done.said
     row = work.epochs("train")[-1]
     assert row["samples"] == SAMPLES, "each sample is read once"

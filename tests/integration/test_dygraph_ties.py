@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from testbed.pytest_support import require
-from tests import dygraph_helpers as models
-from tests.train_runs import Work
+from tests.support import dygraph_helpers as models
+from tests.support.train_runs import Work
 
 SECOND = "self.second = nn.Embedding(rows, dim, sparse=sparse{attr})\n        {tie}\n        self.hidden ="
 LOOK = "(self.second if at % 2 else self.embedding)(each)"
@@ -32,7 +32,7 @@ TIES: dict[str, dict[str, str]] = {
     "only inferring looks at it": {"inferred": OUTPUT},
 }
 
-pytestmark = [pytest.mark.paddle, pytest.mark.timeout(400), pytest.mark.filterwarnings("ignore")]
+pytestmark = [pytest.mark.paddle, pytest.mark.filterwarnings("ignore")]
 
 
 @pytest.fixture(autouse=True)
@@ -117,7 +117,7 @@ def test_what_servers_have_saved_can_be_evaluated(kind: str, tmp_path: Path) -> 
     batches = story(tmp_path, **TIES[kind])
     work = Work(tmp_path)
     said = ["runner.sync_mode=sync", "runner.server_num=1", "runner.worker_num=1"]
-    done = work.run("train", *[word for each in said for word in ("-o", each)])
+    done = work.run_forked("train", *[word for each in said for word in ("-o", each)])
     assert done.status == 0, done.said
     file = tmp_path / "saved" / "0" / "rec.pdparams"
     weights = {name: each.numpy() for name, each in paddle.load(str(file)).items()}

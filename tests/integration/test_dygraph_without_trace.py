@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from testbed.pytest_support import require
-from tests import dygraph_helpers as models
-from tests import remembering_models
-from tests.train_runs import Work
+from tests.support import dygraph_helpers as models
+from tests.support import remembering_models
+from tests.support.train_runs import Work
 
 EPOCHS = 3
 WAYS: dict[str, tuple[str, ...]] = {
@@ -21,7 +21,7 @@ WAYS: dict[str, tuple[str, ...]] = {
     "a server and a trainer": ("runner.sync_mode=sync", "runner.server_num=1", "runner.worker_num=1"),
 }
 
-pytestmark = [pytest.mark.paddle, pytest.mark.timeout(400), pytest.mark.filterwarnings("ignore")]
+pytestmark = [pytest.mark.paddle, pytest.mark.filterwarnings("ignore")]
 
 
 @pytest.fixture(autouse=True)
@@ -44,17 +44,17 @@ def losses(work: Work, first: int = 0) -> list[float]:
 @pytest.mark.parametrize("way", WAYS)
 def test_a_run_is_a_plain_loop(way: str, tmp_path: Path) -> None:
     work, expected = story(tmp_path, sparse=True)
-    done = work.run("train", *[word for each in WAYS[way] for word in ("-o", each)])
+    done = work.run_forked("train", *[word for each in WAYS[way] for word in ("-o", each)])
     assert done.status == 0, done.said
     assert losses(work) == expected
 
 
 def test_what_is_drawn_after_a_checkpoint_is_drawn_again(tmp_path: Path) -> None:
     work, expected = story(tmp_path, sparse=True, among=remembering_models.GENERATORS)
-    done = work.run("train", "-o", "runner.epochs=1")
+    done = work.run_forked("train", "-o", "runner.epochs=1")
     assert done.status == 0, done.said
     # What the model seeds when it is made counts before the checkpoint, not after it.
-    done = work.run("train", "--resume")
+    done = work.run_forked("train", "--resume")
     assert done.status == 0, done.said
     assert "1 of 3 epochs is done" in done.said
     assert losses(work, 1) == expected[len(expected) // EPOCHS :]

@@ -12,13 +12,15 @@ import time
 import pytest
 
 from testbed.pytest_support import NetworkFactory
-from tests.integration.launching import Launcher, Life, Stage, until
+from tests.support.launching import Launcher, Life, Stage, until
 
 pytestmark = pytest.mark.netns
 
 MASTER = "10.88.0.1:7000"
-QUICK = "--elastic_timeout 3 --join_timeout 40 --failure_grace 2"
-SILENCE = f"--heartbeat_timeout 2 {QUICK}"
+QUICK = "--elastic_timeout 20 --join_timeout 40 --failure_grace 2"
+SILENCE_S = 6
+"""A launcher that gets no processor for half of it is ended by its watchdog: machines that run tests may be busy."""
+SILENCE = f"--heartbeat_timeout {SILENCE_S} {QUICK}"
 
 
 def ranks(lives: list[Life]) -> dict[str, int]:
@@ -201,7 +203,7 @@ def test_the_minority_of_a_cut_stops_and_the_majority_goes_on(stage: Stage, netw
     assert "node2" not in ranks(stage.story.until_alive(generation=2, world=2))
     assert "cut off from 10.88.0." in third.stderr
     assert "this side has no majority of generation 1" in third.stderr
-    assert "node 10.88.0.3 was lost: silent for 2 s" in second.expect("was lost")
+    assert f"node 10.88.0.3 was lost: silent for {SILENCE_S} s" in second.expect("was lost")
 
     net.rejoin(c)
     again = stage.launch(job, host=c)
@@ -276,7 +278,9 @@ def test_nodes_that_do_not_hear_one_another_go_on_while_both_hear_the_master(
     stage.story.until_alive(generation=1, world=3)
     net.cut(b, c)
     cut = time.monotonic()
-    until(lambda: stage.story.lives(rank=2)[0].last > cut + 5, "twice the heartbeat timeout has passed")
+    until(
+        lambda: stage.story.lives(rank=2)[0].last > cut + 1.5 * SILENCE_S, "more than the heartbeat timeout has passed"
+    )
     finish(stage, *launchers)
 
 
@@ -331,7 +335,7 @@ def test_a_master_that_is_killed_while_the_job_forms_again_leaves_nothing(
         stage.launch(job, host=host)
     stage.story.until_alive(generation=1, world=3)
     b.power_off()
-    first.expect("node 10.88.0.2 was lost: silent for 2 s")
+    first.expect(f"node 10.88.0.2 was lost: silent for {SILENCE_S} s")
     first.signal(signal.SIGKILL)
     first.until_nobody_is_left()
 
@@ -344,7 +348,7 @@ def test_survivors_of_a_master_without_power_go_on(stage: Stage, network: Networ
     stage.story.until_alive(generation=1, world=3)
     a.power_off()
     assert set(ranks(stage.story.until_alive(generation=2, world=2))) == {"node1", "node2"}
-    assert "the master node 10.88.0.1 was lost: silent for 2 s" in second.stderr
+    assert f"the master node 10.88.0.1 was lost: silent for {SILENCE_S} s" in second.stderr
     finish(stage, second, third)
 
 

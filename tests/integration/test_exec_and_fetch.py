@@ -13,10 +13,9 @@ from pathlib import Path
 import pytest
 
 from testbed.pytest_support import SshFactory
-from tests.integration import reaching
-from tests.integration.submitting import Desk, opened
 from tests.integration.test_submit_ssh import Lab
-from tests.support import eventually
+from tests.support import PATIENCE_S, eventually, reaching
+from tests.support.submitting import Desk, opened
 
 MIB = 1 << 20
 LARGE = 512 * MIB
@@ -53,7 +52,7 @@ def lab(tmp_path: Path, ssh_cluster: SshFactory) -> Iterator[Lab]:
 
 def running(desk: Desk, workers: int = 2) -> str:
     handle = desk.submit("--nproc_per_node", str(workers), "--", "train.py", "until=go")
-    eventually(lambda: len(desk.starts()) == workers, within_s=60)
+    eventually(lambda: len(desk.starts()) == workers)
     return handle
 
 
@@ -160,7 +159,7 @@ def test_files_of_each_host_are_its_own(lab: Lab) -> None:
     handle = lab.submit("--nnodes", "2", "--", "train.py")
     run = handle.rpartition("/")[2]
     written = [machine.files for machine in lab.cluster.machines[:2]]
-    eventually(lambda: all(list(each.glob(".umiak/runs/*/*/work/written.*")) for each in written), within_s=60)
+    eventually(lambda: all(list(each.glob(".umiak/runs/*/*/work/written.*")) for each in written))
     listed = lab.umiak("fetch", handle, "--list")
     assert "node0/work/out/latest -> model.0" in listed
     assert "secret" not in listed
@@ -214,10 +213,9 @@ def test_a_client_that_is_killed_leaves_no_half_file_and_goes_on(lab: Lab) -> No
             lambda: [
                 each for each in (lab.directory / "here").rglob(".out.bin.*.umiak-part") if each.stat().st_size > MIB
             ],
-            within_s=60,
         )
         process.send_signal(signal.SIGKILL)
-        process.wait(30)
+        process.wait(PATIENCE_S)
     assert not (lab.directory / "here" / "node0" / "work" / "out.bin").exists()
     kept = parts[0].stat().st_size
     assert kept < LARGE, "it was whole before it was killed"
@@ -237,10 +235,9 @@ def test_a_node_that_is_lost_keeps_no_other_from_being_fetched(lab: Lab) -> None
             lambda: [
                 each for each in (lab.directory / "here").rglob(".out.bin.*.umiak-part") if each.stat().st_size > MIB
             ],
-            within_s=60,
         )
         lab.cluster.machines[1].kill()
-        _, err = process.communicate(timeout=100)
+        _, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 3
     assert "UM-SUBMIT-392" in err
     assert "node1" in err

@@ -12,11 +12,18 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO
 
+import numpy as np
 import pytest
 
-SCRIPT = Path(__file__).with_name("fleet_datasets_script.py")
+from tests.support import forked_workers
+from tests.support.paths import WORKERS
+from tests.unit.fleet.test_fleet_datasets import DENSE, IDS, LABEL, quiet
+from umiak.fleet.datasets import reading
+from umiak.fleet.datasets.settings import DatasetSettings
+
+SCRIPT = WORKERS / "fleet_datasets_script.py"
 WITHIN_S = 240
-pytestmark = [pytest.mark.paddle, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.paddle]
 
 
 @pytest.fixture
@@ -28,19 +35,10 @@ def work(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def command(counts: str, work: Path, *words: str) -> list[str]:
-    return [
-        sys.executable,
-        "-m",
-        "umiak",
-        "launch",
-        *counts.split(),
-        "--log_dir",
-        "log",
-        str(SCRIPT),
-        str(work),
-        *words,
-    ]
+def command(
+    counts: str, work: Path, *words: str, launch: tuple[str, ...] = (sys.executable, "-m", "umiak", "launch")
+) -> list[str]:
+    return [*launch, *counts.split(), "--log_dir", "log", str(SCRIPT), str(work), *words]
 
 
 def environ() -> dict[str, str]:
@@ -49,7 +47,7 @@ def environ() -> dict[str, str]:
 
 def launched(work: Path, counts: str, *words: str) -> tuple[int, str]:
     done = subprocess.run(
-        command(counts, work, *words),
+        command(counts, work, *words, launch=forked_workers.LAUNCH),
         cwd=work,
         env=environ(),
         stdout=subprocess.PIPE,
@@ -158,3 +156,33 @@ def until(holds: Callable[[], object], work: Path) -> None:
     while not holds():
         assert time.monotonic() < ends, (work / "talk").read_text()
         time.sleep(0.05)
+
+
+STRINGS = """
+from paddle.distributed import fleet
+
+class Lines(fleet.MultiSlotStringDataGenerator):
+    def generate_sample(self, line):
+        def samples():
+            words, dense, label = line.rstrip().split("|")
+            yield zip(("ids", "dense", "label"), (words.split(), dense.split(), [label]))
+        return samples
+
+Lines().run_from_stdin()
+"""
+
+
+@pytest.mark.paddle
+def test_strings_of_a_generator_are_the_numbers_that_they_say(tmp_path: Path) -> None:
+    """Ids of 64 bits, zeros in front, signs, exponents: nothing goes through a float that is none."""
+    (tmp_path / "lines.py").write_text(STRINGS)
+    file = tmp_path / "part-0"
+    file.write_text("18446744073709551615 007 9007199254740993|0.1 -2.5e-3|1\n42|+1e2 3|0\n")
+    command = f"{sys.executable} {tmp_path / 'lines.py'}"
+    asked = DatasetSettings(files=(str(file),), slots=(IDS, DENSE, LABEL), batch_size=4, command=command)
+    (batch,) = reading.FileBatches(asked, quiet)
+    (ids, offsets), (dense, _), (label, _) = batch.arrays()
+    assert ids.view(np.uint64).tolist() == [2**64 - 1, 7, 2**53 + 1, 42]
+    assert offsets.tolist() == [0, 3, 4]
+    assert dense.reshape(-1).tolist() == np.array([0.1, -2.5e-3, 1e2, 3], np.float32).tolist()
+    assert label.reshape(-1).tolist() == [1, 0]

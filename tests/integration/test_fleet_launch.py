@@ -8,14 +8,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
+from tests.support.fresh_environments import FreshEnvironment, built_shim
+from tests.support.paths import ROOT
 
-from tests.fresh_environments import FreshEnvironment, built_shim
-
-SCRIPT = str(Path(__file__).resolve().parents[2] / "examples" / "08-wide-and-deep-fleet" / "train.py")
+SCRIPT = str(ROOT / "examples" / "08-wide-and-deep-fleet" / "train.py")
 SMALL = ("--samples", "20000", "--epochs", "2")
 IS_ON = "parameter-server calls of paddle.distributed.fleet are umiak's in Python workers"
-pytestmark = pytest.mark.timeout(300)
 
 
 def launched(cwd: Path, *words: str, python: str = sys.executable) -> tuple[int, str]:

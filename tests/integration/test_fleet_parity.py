@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from testbed.pytest_support import require
-from tests.integration.launching import KEPT_VARIABLES, WORKERS, Stage
+from tests.support import PATIENCE_S, forked_workers
+from tests.support.launching import KEPT_VARIABLES, WORKERS, Stage
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,9 +22,8 @@ SCRIPT = WORKERS / "fleet_auc.py"
 FLAGS = "--server_num 2 --trainer_num 2"
 ENV = {"OMP_NUM_THREADS": "1", "GLOG_minloglevel": "2", "PYTHONWARNINGS": "ignore"}
 WITHIN = 0.002
-PATIENCE_S = 170
 
-pytestmark = [pytest.mark.paddle, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.paddle]
 
 
 @pytest.fixture(scope="module")
@@ -45,8 +45,8 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_it_reaches_what_it_reaches_alone(mode: str, stage: Stage, out: Path) -> None:
     alone = json.loads((out / "alone").read_text())
     assert min(alone[half] for half in ("queue", "run")) > 0.99
-    launcher = stage.launch(FLAGS, SCRIPT, out, mode, env=ENV)
-    assert launcher.wait(within_s=PATIENCE_S) == 0, stage.transcript()
+    launcher = stage.launch(FLAGS, SCRIPT, out, mode, env=ENV, command=forked_workers.LAUNCH)
+    assert launcher.wait() == 0, stage.transcript()
     for rank in range(2):
         found = json.loads((out / f"{mode}.{rank}").read_text())
         for half in ("queue", "run"):
@@ -56,7 +56,8 @@ def test_it_reaches_what_it_reaches_alone(mode: str, stage: Stage, out: Path) ->
 
 @pytest.mark.parametrize("mode", ["sync", "async"])
 def test_shows_and_clicks_of_all_trainers_are_counted(mode: str, stage: Stage, tmp_path: Path) -> None:
-    launcher = stage.launch(FLAGS, WORKERS / "fleet_counting.py", tmp_path, mode, env=ENV)
-    assert launcher.wait(within_s=PATIENCE_S) == 0, stage.transcript()
+    script = WORKERS / "fleet_counting.py"
+    launcher = stage.launch(FLAGS, script, tmp_path, mode, env=ENV, command=forked_workers.LAUNCH)
+    assert launcher.wait() == 0, stage.transcript()
     expected = [[5 * 2 * (1 + number % 3), 5] for number in range(20)]
     assert [json.loads((tmp_path / f"{mode}.{rank}").read_text()) for rank in range(2)] == [expected] * 2

@@ -13,16 +13,16 @@ import numpy as np
 import pytest
 
 from testbed.pytest_support import require
-from tests.integration.launching import KEPT_VARIABLES, WORKERS, Stage
+from tests.support import PATIENCE_S, forked_workers
+from tests.support.launching import KEPT_VARIABLES, WORKERS, Stage
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 SCRIPT = WORKERS / "fleet_seeded.py"
 ENV = {"OMP_NUM_THREADS": "1", "GLOG_minloglevel": "2", "PYTHONWARNINGS": "ignore"}
-PATIENCE_S = 120
 
-pytestmark = [pytest.mark.paddle, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.paddle]
 
 
 def test_the_same_seed_learns_the_same_with_any_number_of_servers(stage: Stage, tmp_path: Path) -> None:
@@ -36,8 +36,7 @@ def test_the_same_seed_learns_the_same_with_any_number_of_servers(stage: Stage, 
     expected = json.loads((tmp_path / "plain").read_text())
     assert expected[-1] != expected[0]
     for servers in (1, 2):
-        launcher = stage.launch(
-            f"--server_num {servers} --trainer_num 1", SCRIPT, tmp_path / f"{servers}", "fleet", env=ENV
-        )
-        assert launcher.wait(within_s=PATIENCE_S) == 0, stage.transcript()
+        flags, out = f"--server_num {servers} --trainer_num 1", tmp_path / f"{servers}"
+        launcher = stage.launch(flags, SCRIPT, out, "fleet", env=ENV, command=forked_workers.LAUNCH)
+        assert launcher.wait() == 0, stage.transcript()
         np.testing.assert_allclose(json.loads((tmp_path / f"{servers}").read_text()), expected, atol=1e-6)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.reader_helpers import user_class
-from tests.unit.test_reading_datasets import READER, made
+from tests.integration.test_reading_datasets import READER, made
+from tests.support.reader_helpers import user_class
 from umiak.core.problem import Problem
 from umiak.train import reading
 from umiak.train.config.values import Dataset

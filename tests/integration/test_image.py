@@ -14,7 +14,6 @@ from testbed.pytest_support import require
 from umiak.submit.payload import launcher_file
 
 BASE = "localhost/python"
-pytestmark = pytest.mark.timeout(600)
 SCRIPT = """
 import os
 print(os.environ["PADDLE_TRAINER_ID"], "of", os.environ["PADDLE_TRAINERS_NUM"], "as", os.getuid(), os.getgid(), os.getcwd())

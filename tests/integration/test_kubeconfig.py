@@ -17,15 +17,16 @@ import pytest
 import trustme
 import yaml
 
-from tests.integration.kube_server import TOKEN, KubeServer
-from umiak.kube import certificates
+from tests.support import PATIENCE_S
+from tests.support.kube_server import TOKEN, KubeServer, strict
+from umiak.kube import kubeconfig
 from umiak.submit import places
 from umiak.submit.backends.kubernetes import settings
 
 
 @pytest.fixture
 def server() -> Iterator[KubeServer]:
-    with KubeServer() as made:
+    with KubeServer(strict(), {TOKEN}) as made:
         yield made
 
 
@@ -38,7 +39,7 @@ def umiak(home: Path, *words: str, status: int = 0, stdin: str = "") -> subproce
         input=stdin,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_S,
     )
     assert done.returncode == status, f"{done.returncode}\n{done.stdout}{done.stderr}"
     assert TOKEN not in done.stdout + done.stderr
@@ -48,7 +49,7 @@ def umiak(home: Path, *words: str, status: int = 0, stdin: str = "") -> subproce
 def doctor(home: Path, *, status: int) -> str:
     environ = {"PATH": os.environ["PATH"], "HOME": str(home)}
     words = [sys.executable, "-m", "umiak", "doctor", "--only", "place", "--on", "prod"]
-    done = subprocess.run(words, cwd=home, env=environ, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(words, cwd=home, env=environ, capture_output=True, text=True, timeout=PATIENCE_S)
     assert done.returncode == status, f"{done.returncode}\n{done.stdout}{done.stderr}"
     return done.stdout
 
@@ -88,7 +89,7 @@ def test_contexts_live_side_by_side(server: KubeServer, tmp_path: Path) -> None:
     umiak(tmp_path, "-", "--context", "lab", "--use", "test", stdin=json.dumps({"config": json.dumps(config)}))
     made = own(tmp_path)
     assert [row["name"] for row in made["contexts"]] == ["cce", "lab"]
-    with KubeServer() as other:
+    with KubeServer(strict(), {TOKEN}) as other:
         other.kubeconfig(tmp_path / "other.yaml")
         done = umiak(tmp_path, "other.yaml", "--context", "lab", status=2)
         assert "UM-SUBMIT-192" in done.stderr
@@ -134,8 +135,8 @@ def test_certificates_come_along_and_their_end_is_told(server: KubeServer, tmp_p
     soon = datetime.now(timezone.utc) + timedelta(days=3, hours=1)
     cert = trustme.CA().issue_cert("person@example.org", not_after=soon)
     pem = cert.cert_chain_pems[0].bytes()
-    assert certificates.ends_at(pem) == int(soon.timestamp())
-    assert certificates.ends_at(pem[: len(pem) // 2]) is None
+    assert kubeconfig.ends_at(pem) == int(soon.timestamp())
+    assert kubeconfig.ends_at(pem[: len(pem) // 2]) is None
     (tmp_path / "down").mkdir()
     (tmp_path / "down" / "me.crt").write_bytes(pem)
     (tmp_path / "down" / "me.key").write_bytes(cert.private_key_pem.bytes())

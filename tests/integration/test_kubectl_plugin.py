@@ -13,10 +13,9 @@ import pytest
 
 from testbed.kubernetes import programs
 from testbed.kubernetes.cluster import Cluster
-from tests.integration import submitting
-from tests.support import eventually
+from tests.support import PATIENCE_S, eventually, submitting
 
-pytestmark = [pytest.mark.kubernetes, pytest.mark.timeout(600), pytest.mark.xdist_group("kubernetes")]
+pytestmark = [pytest.mark.kubernetes, pytest.mark.xdist_group("kubernetes")]
 
 SCRIPT = """
 import pathlib, time
@@ -63,7 +62,7 @@ def test_runs_of_the_namespace(
             cwd=home,
             capture_output=True,
             text=True,
-            timeout=200,
+            timeout=PATIENCE_S,
             check=False,
         )
         assert done.returncode == status, f"{words}: {done.returncode}\n{done.stdout}{done.stderr}"
@@ -85,7 +84,7 @@ def test_runs_of_the_namespace(
     eventually(lambda: state() == "running", within_s=300)
     named = ("--context", "testbed", f"--kubeconfig={kube_cluster.kubeconfig}", f"--namespace={cluster_namespace}")
     assert run in umiak("list", *named, KUBECONFIG=str(home / "none"))
-    eventually(lambda: "hello from the job" in umiak("logs", run, "--tail", "5", *here), within_s=100)
+    eventually(lambda: "hello from the job" in umiak("logs", run, "--tail", "5", *here))
     assert umiak("exec", run, *here, "--", "cat", "result.txt") == "learned"
     umiak("exec", run, *here, "--", "sh", "-c", "exit 5", status=5)
     umiak("fetch", run, "result.txt", "--to", "results", *here)

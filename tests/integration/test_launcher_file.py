@@ -14,7 +14,7 @@ import pytest
 
 from testbed import pythons
 from testbed.ports import free_port
-from tests.integration.launching import WORKERS, Stage
+from tests.support.launching import WORKERS, Stage
 from umiak.core.job import FileSet
 from umiak.submit.payload import file_set, launcher_file
 
@@ -227,10 +227,10 @@ def test_tracebacks_have_lines(launcher: Path) -> None:
         + """
 import traceback
 try:
-    sys.modules["umiak.launch.preflight.errand"].read_errand("nonsense")
+    sys.modules["umiak.launch.preflight.task"].read_task("nonsense")
 except ValueError:
     traceback.print_exc()
 """
     )
     done = subprocess.run([sys.executable, "-S", "-E", "-c", code, str(launcher)], capture_output=True, text=True)
-    assert re.search(r'File "umiak/launch/preflight/errand.py", line \d+, in read_errand\n +\w', done.stderr)
+    assert re.search(r'File "umiak/launch/preflight/task.py", line \d+, in read_task\n +\w', done.stderr)

@@ -5,13 +5,11 @@ Each pair of two factors is tried here; `make matrix` tries all 96.
 
 from __future__ import annotations
 
-import os
-
 import pytest
 
 from testbed.kubernetes.cluster import Cluster
-from tests.integration import launcher_matrix
-from tests.integration.launcher_matrix import Cell, Outcome
+from tests.support import effort, launcher_matrix
+from tests.support.launcher_matrix import Cell, Outcome
 
 pytestmark = [
     pytest.mark.kubernetes,
@@ -20,7 +18,7 @@ pytestmark = [
     pytest.mark.timeout(3000),
     pytest.mark.xdist_group("kubernetes"),
 ]
-CELLS = list(launcher_matrix.CELLS) if os.environ.get("UMIAK_MATRIX") == "all" else launcher_matrix.covering()
+CELLS = list(launcher_matrix.CELLS) if effort.MATRIX else launcher_matrix.covering()
 
 
 @pytest.fixture(scope="module")

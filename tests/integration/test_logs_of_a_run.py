@@ -10,7 +10,7 @@ import pytest
 
 from testbed.ports import free_port
 from testbed.pytest_support import NetworkFactory, require
-from tests.integration.launching import LAUNCH, WORKERS, Stage, until
+from tests.support.launching import LAUNCH, WORKERS, Stage, until
 
 CHATTY = WORKERS / "chatty.py"
 

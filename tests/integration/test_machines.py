@@ -21,11 +21,9 @@ from testbed.clouds import sdks
 from testbed.clouds.bcc import BccStandIn
 from testbed.clouds.server import ACCESS, SECRET, serving
 from testbed.pytest_support import require
-from tests.integration import submitting
-from tests.support import eventually, remember_launcher
+from tests.support import PATIENCE_S, eventually, remember_launcher, submitting
 
 pytest.importorskip("tomllib", reason="of Python 3.11")
-pytestmark = pytest.mark.timeout(200)
 
 
 @pytest.fixture(scope="module")
@@ -117,7 +115,7 @@ class Desk:
 
     def umiak(self, *words: str, status: int = 0) -> str:
         with self.start(*words) as process:
-            out, err = process.communicate(timeout=120)
+            out, err = process.communicate(timeout=PATIENCE_S)
         assert process.returncode == status, f"{words} ended with {process.returncode}:\n{out}{err}"
         assert SECRET not in out + err
         return out if status == 0 and "--json" in words else f"{out}{err}"
@@ -234,7 +232,7 @@ def test_a_request_that_arrives_late_is_repeated_by_the_next_up_and_counts_once(
 
 
 def test_down_waits_for_a_request_that_may_still_arrive(desk: Desk) -> None:
-    desk.describe(timeout=4, poll=0.1)
+    desk.describe(timeout=12, poll=0.1)
     desk.cloud.faults += ["create:late", "create:400"]
     desk.up(status=3)
     with desk.start("machines", "down", "gpu") as process:
@@ -242,7 +240,7 @@ def test_down_waits_for_a_request_that_may_still_arrive(desk: Desk) -> None:
         eventually(lambda: desk.cloud.count("list") > before + 2)
         desk.cloud.release()
         assert len(desk.cloud.running) == 2
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 0, err
     assert "2 machines were released" in err
     assert not desk.cloud.running
@@ -296,7 +294,7 @@ def test_a_person_is_asked(desk: Desk, answer: str, created: int) -> None:
     ) as process:
         os.close(theirs)
         os.write(ours, answer.encode())
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=PATIENCE_S)
     os.close(ours)
     assert "create 2 machines? [y/N]" in err
     assert process.returncode == (0 if created else 2), err

@@ -17,7 +17,7 @@ import pytest
 
 from testbed.ports import free_port
 from testbed.pytest_support import NetworkFactory
-from tests.integration.launching import LAUNCH, OBEDIENT, WORKERS, Launcher, Life, Stage, until
+from tests.support.launching import LAUNCH, OBEDIENT, WORKERS, Launcher, Life, Stage, until
 
 pytestmark = pytest.mark.netns
 
@@ -355,7 +355,7 @@ def test_without_a_master_it_gives_up_after_the_join_timeout(stage: Stage, netwo
     a, b = net.hosts
     if why == "the host is cut off":
         net.cut(a, b)
-    second = stage.launch("--nnodes 2 --master 10.88.0.1:7000 --join_timeout 1 --heartbeat_timeout 0.5", host=b)
+    second = stage.launch("--nnodes 2 --master 10.88.0.1:7000 --join_timeout 1 --heartbeat_timeout 6", host=b)
     assert second.wait() == 3
     words = second.stderr.rpartition("error: ")[2]
     assert words.startswith("no master")
@@ -440,7 +440,7 @@ def test_a_token_never_shows(stage: Stage, network: NetworkFactory) -> None:
     ("greeting", "message"),
     [
         ("SSH-2.0-other", "something else answers there, not umiak"),
-        ("", "something listens there, but no answer for 0.5 s"),
+        ("", "something listens there, but no answer for 3 s"),
         ("hang up", "something listens there, but hangs up"),
     ],
     ids=["that talks", "that is silent", "that hangs up"],
@@ -453,7 +453,7 @@ def test_another_program_at_the_masters_port_is_said(
     assert other.stdout is not None
     with other.stdout as output:
         assert output.readline() == "ready\n"
-    flags = "--nnodes 2 --master 10.88.0.1:7000 --join_timeout 2 --heartbeat_timeout 0.5"
+    flags = "--nnodes 2 --master 10.88.0.1:7000 --join_timeout 9 --heartbeat_timeout 3"
     first, second = stage.launch(flags, FACTS, host=a), stage.launch(flags, FACTS, host=b)
     assert [first.wait(), second.wait()] == [3, 3]
     assert re.search(r"port 7000 is taken here by python\S* \(process \d+\) \(Address already in use\)", first.stderr)

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import eventually
+from tests.support import PATIENCE_S, eventually
 from umiak.core.status import JobStatus, State
 from umiak.submit import configuration
 from umiak.submit.records import Records
@@ -87,7 +87,7 @@ class Screen:
     def close(self) -> None:
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGINT)
-        self.process.wait(30)
+        self.process.wait(PATIENCE_S)
         os.close(self._master)
 
 

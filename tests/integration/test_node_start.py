@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import PATIENCE_S
 from umiak.core.job import FileSet, Transfer
 from umiak.core.value import replace
 from umiak.submit.payload import file_set, launcher_file
@@ -67,7 +68,7 @@ def start(launcher: str, plan: NodePlan, tmp_path: Path, **more: str) -> subproc
 
 
 def finish(started: subprocess.Popen[str]) -> tuple[int, str]:
-    said, _ = started.communicate(timeout=120)
+    said, _ = started.communicate(timeout=PATIENCE_S)
     return started.returncode, said
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from testbed.pytest_support import require
-from tests.integration.launching import Launcher, Stage
+from tests.support.launching import Launcher, Stage
 from umiak.ps import checkpoint, export
 
 pytestmark = pytest.mark.paddle

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from testbed.kubernetes.cluster import Cluster
-from tests.integration import launching
-from tests.integration.cluster_jobs import EXAMPLES, ClusterJobs, paddle_job, template
-from tests.integration.workers import pod_model
+from tests.support import launching
+from tests.support.cluster_jobs import EXAMPLES, ClusterJobs, paddle_job, template
+from tests.support.workers import pod_model
 
 pytestmark = [
     pytest.mark.kubernetes,

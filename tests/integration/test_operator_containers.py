@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from testbed.kubernetes.cluster import Cluster
-from tests.integration.cluster_jobs import ClusterJobs, paddle_job, template
+from tests.support.cluster_jobs import ClusterJobs, paddle_job, template
 
 pytestmark = [
     pytest.mark.kubernetes,

@@ -11,9 +11,9 @@ import pytest
 from testbed.kubernetes.cluster import Cluster
 from umiak.cli.deploy import objects
 
-pytestmark = [pytest.mark.kubernetes, pytest.mark.timeout(600), pytest.mark.xdist_group("kubernetes")]
+pytestmark = [pytest.mark.kubernetes, pytest.mark.xdist_group("kubernetes")]
 
-ASKED = "import sys, urllib.request as r; print(r.urlopen(sys.argv[1], timeout=30).read().decode())"
+ASKED = "import sys, urllib.request as r; print(r.urlopen(sys.argv[1], timeout=200).read().decode())"
 
 
 @pytest.fixture

@@ -10,17 +10,23 @@ from typing import Any
 
 import pytest
 
+from testbed.kubernetes import kueue
 from testbed.kubernetes.control_plane import KubernetesError
-from tests.operator_process import JOBS, Jobs, install, job, operating
-from tests.unit.test_paddlejob_reading import kubeflow_job, template
+from testbed.pytest_support import require
+from tests.support.operator_process import JOBS, Jobs, install, job, operating, uninstall
+from tests.unit.paddlejob.test_paddlejob_reading import kubeflow_job, template
 from umiak.cli.deploy import objects
 from umiak.core.value import replace
+from umiak.operator.values import KUEUE_GROUP, PRIORITY_CLASS, QUEUE_NAME, VERSIONS
 from umiak.paddlejob import crd
 from umiak.paddlejob.resource import OLD_FINALIZER
 
-pytestmark = [pytest.mark.kubernetes, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.kubernetes]
 
 REFUSED = re.compile(r"forbidden|\b403\b|cannot (?:list|get|watch|create|patch|update|delete)", re.IGNORECASE)
+
+TIME = re.compile(r"^[\d-]+ [\d:,]+ ")
+"""Of a line of a log; its milliseconds may be 403."""
 
 
 @pytest.fixture
@@ -48,12 +54,8 @@ def deployed(plane, options: objects.DeployOptions, log: Path):
 
 def refusals(log: Path) -> list[str]:
     """For want of a right. Namespaces of earlier tests may still end, and nobody can create anything in those."""
-    lines = log.read_text().splitlines()
+    lines = [TIME.sub("", line) for line in log.read_text().splitlines()]
     return [line for line in lines if REFUSED.search(line) and "being terminated" not in line]
-
-
-def nothing_was_refused(log: Path) -> None:
-    assert refusals(log) == []
 
 
 def whole_life(plane, fake_nodes, jobs: Jobs) -> None:
@@ -87,7 +89,7 @@ def whole_life(plane, fake_nodes, jobs: Jobs) -> None:
 def test_cluster_wide(control_plane, fake_nodes, jobs, home, tmp_path: Path):
     with deployed(control_plane, objects.DeployOptions(namespace=home), tmp_path / "log"):
         whole_life(control_plane, fake_nodes, jobs)
-    nothing_was_refused(tmp_path / "log")
+    assert refusals(tmp_path / "log") == []
 
 
 def test_for_two_namespaces(control_plane, fake_nodes, jobs, home, tmp_path: Path):
@@ -150,7 +152,82 @@ def test_kubeflow(control_plane, fake_nodes, kube_namespace, home, tmp_path: Pat
         control_plane.until(lambda: state() == "Succeeded", "Kubeflow's state is Succeeded")
         shown = control_plane.kubectl("get", crd.KUBEFLOW_NAME, "flow", "--namespace", kube_namespace).stdout
         assert "Succeeded" in shown
-    nothing_was_refused(tmp_path / "log")
+    assert refusals(tmp_path / "log") == []
+
+
+@pytest.fixture(params=VERSIONS)
+def kueue_api(request, control_plane):
+    """The path of Kueue's API in one version, from its own CRDs: their rules are checked, and the test does what Kueue does."""
+    require(kueue.available())
+    definitions = []
+    for each in kueue.definitions():
+        if each["spec"]["names"]["plural"] in ("workloads", "resourceflavors", "workloadpriorityclasses"):
+            (version,) = [one for one in each["spec"]["versions"] if one["name"] == request.param]
+            each["spec"]["versions"] = [{**version, "storage": True, "served": True}]
+            definitions.append(each)
+    install(control_plane, *definitions)
+    yield f"/apis/{KUEUE_GROUP}/{request.param}"
+    for each in definitions:
+        uninstall(control_plane, each["metadata"]["name"])
+
+
+@pytest.mark.parametrize("is_limited", [False, True], ids=["everywhere", "one namespace"])
+def test_kueue(control_plane, fake_nodes, jobs, home, tmp_path: Path, kueue_api: str, is_limited: bool):
+    plane, name = control_plane, jobs.namespace
+    for plural, fields in (
+        ("resourceflavors", {"kind": "ResourceFlavor", "spec": {"nodeLabels": {"kubernetes.io/os": "linux"}}}),
+        ("workloadpriorityclasses", {"kind": "WorkloadPriorityClass", "value": 7}),
+    ):
+        body = {"apiVersion": kueue_api.removeprefix("/apis/"), "metadata": {"name": name}, **fields}
+        plane.request("POST", f"{kueue_api}/{plural}", body)
+    path = f"{kueue_api}/namespaces/{name}/workloads"
+
+    def workload() -> dict[str, Any]:
+        status, answer = plane.ask("GET", path)  # a new resource is not served at once
+        return next(iter(json.loads(answer)["items"]), {}) if status == 200 else {}
+
+    def is_true(kind: str) -> bool:
+        rows = workload().get("status", {}).get("conditions") or ()
+        return any(row["status"] == "True" for row in rows if row["type"] == kind)
+
+    def say(admission: dict[str, Any] | None, **conditions: bool) -> None:
+        """As Kueue does."""
+        found = workload()
+        now = "2026-01-01T00:00:00Z"
+        rows = [
+            {"type": kind, "status": str(text), "reason": kind, "message": "", "lastTransitionTime": now}
+            for kind, text in conditions.items()
+        ]
+        body = {"status": {"conditions": rows, **({"admission": admission} if admission else {})}}
+        plane.request("PATCH", f"{path}/{found['metadata']['name']}/status", body)
+
+    admission = {
+        "clusterQueue": "all",
+        "podSetAssignments": [{"name": "worker", "flavors": {"cpu": name}, "count": 2}],
+    }
+    values = {"kueue": True, **({"watchNamespaces": [name]} if is_limited else {})}
+    body = job("queued", name)
+    body["metadata"]["labels"] = {QUEUE_NAME: "team", PRIORITY_CLASS: name}
+    with deployed(plane, objects.DeployOptions(namespace=home, values=values), tmp_path / "log"):
+        jobs.create(body)
+        plane.until(workload, "it has a Workload")
+        assert workload()["spec"]["priority"] == 7
+        jobs.until_phase("queued", "Suspended")
+        say(admission, QuotaReserved=True, Admitted=True)
+        jobs.until_phase("queued", "Running")
+        assert all(pod["spec"]["nodeSelector"] == {"kubernetes.io/os": "linux"} for pod in jobs.pods().values())
+        say(admission, QuotaReserved=True, Admitted=True, Evicted=True)
+        plane.until(lambda: not is_true("QuotaReserved"), "its quota is given back")
+        assert jobs.pods() == {}
+        say(admission, QuotaReserved=True, Admitted=True, Evicted=False)
+        jobs.until_phase("queued", "Running")
+        for pod in jobs.pods():
+            fake_nodes.finish(pod, namespace=name)
+        jobs.until_phase("queued", "Completed")
+        plane.until(lambda: is_true("Finished"), "its Workload is finished")
+    found = [line for line in refusals(tmp_path / "log") if not is_limited or "node" not in line.lower()]
+    assert found == []
+    assert " 422" not in (tmp_path / "log").read_text()
 
 
 def pod_group_definition(group: str, version: str) -> dict[str, Any]:
@@ -201,7 +278,7 @@ def test_gangs(control_plane, fake_nodes, jobs, home, tmp_path: Path, scheduling
         control_plane.request("PATCH", f"{path}/wide/status", {"status": {"phase": "Inqueue"}})
         control_plane.until(lambda: len(jobs.pods()) == 2, "its pods are made")
         jobs.plane.kubectl("delete", "pdj", "wide", "--namespace", jobs.namespace)
-    nothing_was_refused(tmp_path / "log")
+    assert refusals(tmp_path / "log") == []
 
 
 def test_an_account_without_rights_is_told(control_plane, fake_nodes, home, tmp_path: Path):

@@ -6,14 +6,15 @@ import contextlib
 import http.client
 import json
 import ssl
-from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from tests.unit.test_paddlejob_crd import DOCUMENTED, SAMPLES
-from tests.unit.test_paddlejob_reading import BAD, job, kubeflow_job, template
+from tests.support import PATIENCE_S
+from tests.support.paths import ROOT
+from tests.unit.paddlejob.test_paddlejob_crd import DOCUMENTED, SAMPLES
+from tests.unit.paddlejob.test_paddlejob_reading import BAD, job, kubeflow_job, template
 from umiak.cli.deploy import objects
 from umiak.core.value import replace
 from umiak.paddlejob import crd, reading
@@ -22,7 +23,6 @@ from umiak.paddlejob.resource import Condition, JobPhase, JobReport, PodRole, Ro
 
 pytestmark = pytest.mark.kubernetes
 
-ROOT = Path(__file__).resolve().parents[2]
 WORKER = {"replicas": 2, "template": template()}
 
 
@@ -83,7 +83,9 @@ def test_fields_of_pods_that_nobody_knows_are_kept(plane, kube_namespace):
 
 def test_misspelt_fields_are_told_when_they_are_written(plane, kube_namespace, tmp_path):
     """By kubectl, and to clients that ask for no validation; nothing that the old operator took is refused."""
-    plane.kubectl("apply", "-f", ROOT / "deploy" / "warnings.yaml")
+    said = {"warnings": True, "watchNamespaces": [kube_namespace]}
+    made = objects.objects(objects.DeployOptions(namespace=kube_namespace, values=said, has_crd=False))
+    plane.apply(*[each for each in made if each["kind"].startswith("ValidatingAdmissionPolicy")])
     body = job("slips", worker={"replicas": 1, "template": template(hostNetwrk=True)}, cleanPolicy="Never")
     container = body["spec"]["worker"]["template"]["spec"]["containers"][0]
     container |= {"imagePullPolcy": "Always", "resources": {"limit": {}}, "env": [{"name": "A", "valu": "1"}]}
@@ -115,7 +117,7 @@ def test_misspelt_fields_are_told_when_they_are_written(plane, kube_namespace, t
 def warnings_of(plane, path: str, body: dict[str, Any]) -> str:
     """The Warning headers of a POST that says nothing about the validation of fields."""
     context = ssl.create_default_context(cafile=str(plane.ca))
-    connection = http.client.HTTPSConnection("127.0.0.1", plane.port, timeout=30, context=context)
+    connection = http.client.HTTPSConnection("127.0.0.1", plane.port, timeout=PATIENCE_S, context=context)
     headers = {"Authorization": f"Bearer {plane.admin_token}", "Content-Type": "application/json"}
     with contextlib.closing(connection):
         connection.request("POST", path, json.dumps(body), headers)

@@ -10,7 +10,7 @@ import pytest
 
 from testbed.ports import free_port
 from testbed.pytest_support import NetworkFactory
-from tests.integration.launching import LAUNCH, Launcher, Stage, until
+from tests.support.launching import LAUNCH, Launcher, Stage, until
 
 SECRET = {"UMIAK_TOKEN": "a secret of all nodes"}
 

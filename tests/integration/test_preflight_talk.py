@@ -18,10 +18,10 @@ from umiak.core.cluster import Role, Seat, split_host_port
 from umiak.core.decode import encode_tagged
 from umiak.core.value import replace
 from umiak.launch.preflight import collector, prober, sockets
-from umiak.launch.preflight.errand import CheckResult, Errand
 from umiak.launch.preflight.examination import Verdict
 from umiak.launch.preflight.member import CheckMember
 from umiak.launch.preflight.messages import AskTime, Facts, Here, Probed, Report
+from umiak.launch.preflight.task import CheckResult, CheckTask
 from umiak.launch.preflight.worker import CheckWorker
 
 Examine = Callable[..., "Exam"]
@@ -133,7 +133,7 @@ class Exam:
         CheckMember(
             self.loop,
             replace(self.worker(rank, role), **more),
-            Errand(result_fd=-1, first="trainer.0", patience_s=patience_s or self.patience_s),
+            CheckTask(result_fd=-1, first="trainer.0", patience_s=patience_s or self.patience_s),
             FACTS,
             sockets.Addresses(),
             on_result=self.results.append,

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import umiak_native
 
-from tests.integration.ps_peers import ServerProcess, client, servers, sum_spec
+from tests.support.ps_peers import ServerProcess, client, servers, sum_spec
 from umiak.ps import specs
 from umiak.ps.clients.local import LocalClient
 
@@ -204,9 +204,12 @@ def test_a_trainer_that_is_done_and_comes_back_is_where_it_was() -> None:
 SHORT = {"most_frame": 1500}
 
 
-def _train(servers_limits: dict[str, Any], limits: dict[str, Any], *, in_steps: bool) -> list[np.ndarray]:
-    """What comes of the same work, whatever the length of frames."""
+def _train(
+    servers_limits: dict[str, Any], limits: dict[str, Any], *, in_steps: bool, wire: str, ahead: bool = False
+) -> list[np.ndarray]:
+    """What comes of the same work, whatever the length of frames, and whether rows come with the step before."""
     dice = np.random.default_rng(8)
+    batches = dice.integers(0, 2000, (5, 30, 50))
     rule = specs.Adam(learning_rate=0.5)
     rows = specs.to_json(specs.SparseTable(dim=3, seed=2, rule=rule))
     arrays = (specs.Array(name="w", shape=(3000,)),)
@@ -214,15 +217,18 @@ def _train(servers_limits: dict[str, Any], limits: dict[str, Any], *, in_steps: 
     found = []
     with servers(2, shards=8, **servers_limits) as started:
         mine = client(started, shards=8, **limits)
-        table, dense = mine.create_table("t", rows), mine.create_table("d", flat)
+        table, dense = mine.create_table("t", rows, wire), mine.create_table("d", flat, wire)
         mine.set_dense(dense, dice.normal(size=3000).astype(np.float32), if_unset=True)
         mine.set_dense(dense, np.zeros(3000, np.float32), if_unset=True)
         out = np.empty(3000, np.float32)
+        come: np.ndarray | None = None
         for number in range(4):
             step = number if in_steps else None
-            keys = dice.integers(0, 2000, 1500)
-            found.append(mine.pull(table, keys, step=number if in_steps else 0))
-            of_rows = dice.normal(size=(1500, 3)).astype(np.float32)
+            keys = batches[number]
+            found.append(mine.pull(table, keys, step=number if in_steps else 0) if come is None else come)
+            come = np.full((30, 50, 3), np.nan, np.float32) if ahead and number < 3 else None
+            next_rows = [] if come is None else [(table, batches[number + 1], come)]
+            of_rows = dice.normal(size=(30, 50, 3)).astype(np.float32)
             gradients = dice.normal(size=3000).astype(np.float32)
             together = [(table, keys, of_rows)] if number == 2 else []
             if not together:
@@ -231,9 +237,12 @@ def _train(servers_limits: dict[str, Any], limits: dict[str, Any], *, in_steps: 
                 mine.push_dense(dense, gradients, step=step)
                 if step is not None:
                     mine.prepare(step)
-                    mine.commit(step)
+                    mine.commit(step, next_rows=next_rows)
+                else:
+                    come = None
             else:
-                found.append(mine.learn_dense(dense, gradients, out, pushes=together, step=step).copy())
+                learned = mine.learn_dense(dense, gradients, out, pushes=together, step=step, next_rows=next_rows)
+                found.append(learned.copy())
             found.append(mine.pull_dense(dense, step=number + 1 if in_steps else 0))
         mine.set(table, np.arange(900), np.ones((900, 3), np.float32))
         mine.add(table, np.arange(900), np.ones((900, 3), np.float32)) if not in_steps else None
@@ -242,21 +251,26 @@ def _train(servers_limits: dict[str, Any], limits: dict[str, Any], *, in_steps: 
     return found
 
 
+@pytest.mark.parametrize("wire", ["float32", "bfloat16"])
 @pytest.mark.parametrize("in_steps", [False, True])
-def test_requests_of_any_length_are_cut_into_frames_and_count_as_one(in_steps: bool) -> None:
-    whole = _train({}, {}, in_steps=in_steps)
-    cut = _train({"most_frame": 2048}, SHORT, in_steps=in_steps)
-    for one, other in zip(whole, cut, strict=True):
-        assert np.array_equal(one.view(np.uint32), other.view(np.uint32))
+def test_requests_of_any_length_are_cut_into_frames_and_count_as_one(in_steps: bool, wire: str) -> None:
+    whole = _train({}, {}, in_steps=in_steps, wire=wire)
+    cut = _train({"most_frame": 2048}, SHORT, in_steps=in_steps, wire=wire)
+    ahead = _train({}, {}, in_steps=in_steps, wire=wire, ahead=True)
+    cut_and_ahead = _train({"most_frame": 2048}, SHORT, in_steps=in_steps, wire=wire, ahead=True)
+    for one, *others in zip(whole, cut, ahead, cut_and_ahead, strict=True):
+        for other in others:
+            assert np.array_equal(one.view(np.uint32), other.view(np.uint32))
 
 
-def test_changes_in_many_frames_count_once_though_servers_are_killed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("wire", ["float32", "bfloat16"])
+def test_changes_in_many_frames_count_once_though_servers_are_killed(tmp_path: Path, wire: str) -> None:
     keys = np.arange(3000)
     with servers(2, log={"dir": str(tmp_path), "interval_ms": 5, "snapshot_bytes": 1 << 20}) as started:
         mine = client(started, **SHORT)
-        table = mine.create_table("t", sum_spec())
+        table = mine.create_table("t", sum_spec(), wire)
         flat = {"kind": "dense", "arrays": [{"name": "w", "shape": [5000]}], "optimizer": {"rule": "sum"}}
-        dense = mine.create_table("d", json.dumps(flat))
+        dense = mine.create_table("d", json.dumps(flat), wire)
         mine.set_dense(dense, np.zeros(5000, np.float32))
         over = threading.Event()
 

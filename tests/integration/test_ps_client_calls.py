@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import umiak_native
 
-from tests.integration.ps_peers import client, servers, sum_spec
+from tests.support.ps_peers import client, servers, sum_spec
 from umiak.ps import specs
 
 

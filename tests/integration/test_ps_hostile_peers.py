@@ -18,7 +18,7 @@ import pytest
 import trustme
 import umiak_native
 
-from tests.integration.ps_peers import HEADER, OPS, Peer, ServerProcess, client, servers, sum_spec
+from tests.support.ps_peers import HEADER, OPS, Peer, ServerProcess, client, servers, sum_spec
 
 FRAMES = int(os.environ.get("UMIAK_FUZZ_FRAMES", "4000"))
 

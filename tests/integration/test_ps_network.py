@@ -9,7 +9,7 @@ import sys
 
 from testbed.hosts import Host
 from testbed.pytest_support import NetworkFactory
-from tests.integration import ps_peers
+from tests.support import ps_peers
 
 NEW_ADDRESS = "10.88.0.77"
 

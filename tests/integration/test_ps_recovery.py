@@ -17,11 +17,10 @@ import numpy as np
 import pytest
 import umiak_native
 
-from tests.integration import ps_peers
-from tests.integration.workers import ps_crew
-from tests.support import eventually, python
+from tests.support import PATIENCE_S, eventually, ps_peers, python
+from tests.support.oracle import tables as oracle
+from tests.support.workers import ps_crew
 from umiak.ps import checkpoint, specs
-from umiak.ps.oracle import tables as oracle
 
 CREW = Path(ps_crew.__file__)
 
@@ -29,7 +28,9 @@ CREW = Path(ps_crew.__file__)
 def run_crew(directory: Path, **plan: Any) -> dict[str, Any]:
     whole = {"dir": str(directory), "servers": 2, "trainers": 2, "kills": 0, "victims": [], "seed": 1, **plan}
     whole = {"steps": None, "snapshot_bytes": 1 << 30, **whole}
-    done = subprocess.run([sys.executable, str(CREW), json.dumps(whole)], capture_output=True, text=True, timeout=110)
+    done = subprocess.run(
+        [sys.executable, str(CREW), json.dumps(whole)], capture_output=True, text=True, timeout=PATIENCE_S
+    )
     logs = "".join(path.read_text()[-2000:] for path in sorted(directory.glob("*.log")))
     assert done.returncode == 0, done.stderr + logs
     told: dict[str, Any] = json.loads(done.stdout)
@@ -366,7 +367,7 @@ def test_a_trainer_that_dies_is_named_to_those_who_wait(wait: Callable[[umiak_na
         with pytest.raises(umiak_native.TrainerLost, match=r"trainer 1 \(lost: nothing heard for"):
             wait(zero, table)
         zero.close()
-        verdict = json.loads(running[0].wait(60) or "{}")
+        verdict = json.loads(running[0].wait(PATIENCE_S) or "{}")
         assert not verdict["ok"]
         assert "trainer 1" in verdict["text"]
 
@@ -380,7 +381,7 @@ def test_the_others_go_on_without_it_if_that_is_asked_for(wait: Callable[[umiak_
         wait(zero, table)
         zero.done()
         zero.close()
-        verdict = json.loads(running[0].wait(60) or "{}")
+        verdict = json.loads(running[0].wait(PATIENCE_S) or "{}")
         assert verdict["done"] == [0]
         assert verdict["lost"] == [1]
 
@@ -395,7 +396,7 @@ def test_async_trainers_do_not_notice_and_the_verdict_names_the_lost() -> None:
         assert zero.pull(table, ps_crew.VOCABULARY[:1]).tolist() == [[5.0, 5.0]]
         zero.done()
         zero.close()
-        verdict = json.loads(running[0].wait(60) or "{}")
+        verdict = json.loads(running[0].wait(PATIENCE_S) or "{}")
         assert verdict["lost"] == [1]
         assert "trainer 1 (lost" in verdict["text"]
 
@@ -430,7 +431,7 @@ FULL_DISK = """
     resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, 300_000))
     server = umiak_native.Server(json.dumps({"log": {"dir": sys.argv[1], "interval_ms": 1}, "shards": 8}))
     print(server.start(), flush=True)
-    print(server.wait(60), flush=True)
+    print(server.wait(200), flush=True)
     sys.stdin.read()
     server.stop()
 """
@@ -487,11 +488,11 @@ def test_a_full_log_disk_ends_a_server_in_words_and_loses_nothing(tmp_path: Path
         table = client.create_table("counts", json.dumps(ps_crew.COUNTS))
         pushing = threading.Thread(target=push_on, args=(client, table, 200))
         pushing.start()
-        _, told = full.communicate(timeout=60)
+        _, told = full.communicate(timeout=PATIENCE_S)
         assert full.returncode == 1, told
         assert re.search(r"server 1 ends: the log failed: .*File too large", told)
         with python(SERVE, "1", listed, state, much) as roomy:
-            pushing.join(60)
+            pushing.join(PATIENCE_S)
             assert not pushing.is_alive()
             rows = client.pull(table, ps_crew.VOCABULARY, create=False)
             assert np.unique(rows).tolist() == [200], (
@@ -499,4 +500,4 @@ def test_a_full_log_disk_ends_a_server_in_words_and_loses_nothing(tmp_path: Path
             )
             client.done()
             client.close()
-            assert (well.wait(60), roomy.wait(60)) == (0, 0)
+            assert (well.wait(PATIENCE_S), roomy.wait(PATIENCE_S)) == (0, 0)

@@ -16,9 +16,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.launching import WORKERS, Launcher, Stage, until
-from tests.integration.ps_peers import JOB, TOKEN, ServerProcess
-from umiak.ps.servers.metrics_endpoint import MOST_CONNECTIONS, MOST_HEADER_BYTES, MetricsEndpoint
+from tests.support import PATIENCE_S
+from tests.support.launching import WORKERS, Launcher, Stage, until
+from tests.support.ps_peers import JOB, TOKEN, ServerProcess
+from umiak.ps.servers.metrics import MOST_CONNECTIONS, MOST_HEADER_BYTES, MetricsEndpoint
 
 WAITING = WORKERS / "waiting.py"
 SECRET = "a secret for the tests of metrics"
@@ -33,7 +34,7 @@ def status(*flags: str, env: dict[str, str] | None = None) -> subprocess.Complet
 def get(url: str, token: str | None = None) -> tuple[int, str]:
     request = urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"} if token else {})
     try:
-        with urllib.request.urlopen(request, timeout=60) as answer:
+        with urllib.request.urlopen(request, timeout=PATIENCE_S) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode()
@@ -87,6 +88,9 @@ def test_metrics_of_a_running_job(running: Launcher) -> None:
         return found if len(found) == 2 and sum(rows) == 100 and all(pushed) else []
 
     first, second = sorted(until(pages, "metrics of both servers, of all rows and of pushes"))
+    took = re.findall(r'umiak_ps_request_seconds_count\{.*kind="pushes"\} (\d+)', first + second)
+    assert len(took) == 2
+    assert all(map(int, took)), "every push is in a bucket"
     assert 'server="0"' in first
     assert 'server="1"' in second
 

@@ -16,12 +16,13 @@ import pytest
 
 from testbed import hosts
 from testbed.pytest_support import NetworkFactory
-from tests.integration.launching import Launcher, Stage, until
+from tests.support import PATIENCE_S
+from tests.support.launching import Launcher, Stage, until
 
 pytestmark = pytest.mark.netns
 
 FLAGS = (
-    "--nnodes 1:4 --master 10.88.0.1:7000 --heartbeat_timeout 1 --elastic_timeout 4 --join_timeout 10 "
+    "--nnodes 1:4 --master 10.88.0.1:7000 --heartbeat_timeout 4 --elastic_timeout 4 --join_timeout 10 "
     "--failure_grace 1 --grace 1 --max_restart 1000"
 )
 SEEDS = range(*map(int, os.environ.get("TROUBLE_SEEDS", "0:3").split(":")))
@@ -131,7 +132,7 @@ def test_whatever_happens_there_is_one_job_and_everybody_comes_to_an_end(
     trouble.heal_everything()
     stage.story.order("end")
     for launcher in stage.launchers:
-        launcher.process.wait(60)
+        launcher.process.wait(PATIENCE_S)
         launcher.until_nobody_is_left()
     ends = {launcher.process.returncode for launcher in stage.launchers}
     # Done, given up below the minimum or frozen, cut off or too late; or ended by us, before or after it could say so.

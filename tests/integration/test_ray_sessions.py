@@ -17,8 +17,8 @@ from typing import Any
 
 import pytest
 
-from tests.integration.reaching import processes_with, unique_mark
 from tests.support import eventually
+from tests.support.reaching import processes_with, unique_mark
 from umiak.adapters.stores.http_retry import Unanswered
 from umiak.core.problem import UmiakError
 from umiak.submit.backend import JobNode
@@ -269,8 +269,8 @@ def test_a_client_that_is_gone_ends_the_command(cluster: Cluster, run: Path, mon
     eventually(lambda: len(processes_with(mark)) == 2)
     cluster.refuses = True
     monkeypatch.setattr(messages, "LEASE_S", 0.5)  # not before: a busy machine may take seconds to start it
-    eventually(lambda: not processes_with(mark), within_s=60)
-    eventually(cluster.is_clean, within_s=60)
+    eventually(lambda: not processes_with(mark))
+    eventually(cluster.is_clean)
     with pytest.raises(UmiakError, match="the connection was lost"):
         captured_rest(session)
     session.close()
@@ -287,7 +287,7 @@ def test_a_dashboard_that_goes_is_a_lost_connection(
         captured_rest(session)
     assert "nobody is there" in str(caught.value.problems[0].why)
     session.close()
-    eventually(cluster.is_clean, within_s=60)
+    eventually(cluster.is_clean)
 
 
 @pytest.mark.parametrize("name", ["trainer.7", "link"])

@@ -18,7 +18,8 @@ import pytest
 
 from testbed import mpi, slurm
 from testbed.pytest_support import NetworkFactory, SlurmFactory, SshFactory
-from tests.integration.launching import WORKERS
+from tests.support import PATIENCE_S
+from tests.support.launching import WORKERS
 from umiak.core.cluster import Placement
 from umiak.platforms import detect
 from umiak.platforms.native import environment_of
@@ -75,7 +76,7 @@ class Bench:
             ["sbatch", "--parsable", path], cwd=self.directory, env={**self.env, **(env or {})}, check=True
         )
         job = submitted.stdout.strip()
-        ended = cluster.until(job, *ENDED, within_s=90)
+        ended = cluster.until(job, *ENDED)
         return ended, (self.directory / f"slurm-{job}.out").read_text()
 
 
@@ -225,7 +226,7 @@ def test_open_mpi(mpi_cluster: mpi.Cluster, bench: Bench, per_host: int) -> None
         per_host=per_host,
         env=bench.env,
         cwd=bench.directory,
-        timeout=90,
+        timeout=PATIENCE_S,
     )
     assert done.returncode == 0, done.stderr
     assert bench.results() == added_up([f"node{number // per_host}" for number in range(2 * per_host)])
@@ -242,7 +243,7 @@ def test_mpich(mpi_cluster: mpi.Cluster, bench: Bench, per_host: int) -> None:
         per_host=per_host,
         env=bench.env,
         cwd=bench.directory,
-        timeout=90,
+        timeout=PATIENCE_S,
     )
     assert done.returncode == 0, done.stderr
     assert bench.results() == added_up([f"node{number // per_host}" for number in range(2 * per_host)])
@@ -275,7 +276,7 @@ def test_ssh(network: NetworkFactory, ssh_cluster: SshFactory, bench: Bench) -> 
         session.stdin.write(f"{bench.env['UMIAK_TOKEN']}\n")
         session.stdin.flush()
     for session, _ in sessions:
-        output, _ = session.communicate(timeout=90)
+        output, _ = session.communicate(timeout=PATIENCE_S)
         assert session.returncode == 0, output
     assert bench.results() == added_up(names)
     placements = sorted((detect(environ) for environ in bench.environments()), key=lambda found: found.rank)  # type: ignore[union-attr]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import linecache
 import os
 import pickle
@@ -18,10 +19,11 @@ from typing import Any
 import pytest
 
 import umiak
-from tests.integration import run_functions
-from tests.integration.launching import until
+from tests.support import PATIENCE_S, run_functions
+from tests.support.launching import until
+from tests.support.paths import ROOT
+from umiak.api import exchange
 from umiak.core.runtime.repeated_signal import ONE_S
-from umiak.from_python import exchange
 
 
 @pytest.fixture(autouse=True)
@@ -81,7 +83,7 @@ assert results == (Config(10.5), Config(11.5)), results
 assert umiak.run(lambda: 7) == (7,)
 print("fine")
 """
-    done = subprocess.run([sys.executable, "-"], input=program, capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, "-"], input=program, capture_output=True, text=True, timeout=PATIENCE_S)
     assert (done.stdout, done.returncode) == ("fine\n", 0), done.stderr
 
 
@@ -105,7 +107,7 @@ for call in ((here,), (lambda: 1,), (tasks.double, Mine()), (tasks.double, [Mine
         print(error.problems[0].code, "pip install" in str(error), "[run]" in str(error))
 """
     (tmp_path / "work" / "main.py").write_text(program)
-    done = subprocess.run([sys.executable, "main.py"], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, "main.py"], capture_output=True, text=True, timeout=PATIENCE_S)
     told = [line for line in done.stdout.splitlines() if line.startswith("UM-")]
     assert (told, done.returncode) == (["UM-RUN-004 True True"] * 4, 0), done.stderr
 
@@ -177,7 +179,7 @@ def test_an_exception_comes_with_rank_and_remote_traceback(tmp_path: Path) -> No
     assert str(tmp_path / "work" / "log" / "workerlog.1") in text
     assert 'run_functions.py", line ' in text
     assert 'raise ValueError("no such column: age")' in text
-    assert "from_python" not in text
+    assert "umiak/api" not in text
     assert [failure.rank for failure in error.failures] == [1]
     assert isinstance(error.__cause__, ValueError)
     assert error.exit_status == 1
@@ -224,7 +226,7 @@ def test_a_script_shows_a_worker_s_error_once(tmp_path: Path, has_terminal: bool
         [sys.executable, tmp_path / "script.py"], env=environ, stdout=theirs, stderr=subprocess.PIPE
     )
     os.close(theirs)
-    _, err = process.communicate(timeout=120)
+    _, err = process.communicate(timeout=PATIENCE_S)
     out = b""
     while data := _read(ours):
         out += data
@@ -332,7 +334,7 @@ def test_a_call_that_is_wrong_starts_nothing_and_tells_everything(tmp_path: Path
 
 CALLER = """
 import sys, umiak
-from tests.integration import run_functions
+from tests.support import run_functions
 print(umiak.run(getattr(run_functions, sys.argv[2]), sys.argv[1], nproc_per_node=2, grace=60))
 """
 
@@ -342,7 +344,7 @@ def caller(tmp_path: Path) -> Iterator[Callable[..., tuple[subprocess.Popen[str]
     """Starts a process that calls; it and its workers, when both workers are there."""
     story = tmp_path / "story"
     story.mkdir()
-    root = Path(__file__).resolve().parents[2]
+    root = ROOT
     started: list[subprocess.Popen[str]] = []
 
     def workers() -> list[int]:
@@ -361,7 +363,8 @@ def caller(tmp_path: Path) -> Iterator[Callable[..., tuple[subprocess.Popen[str]
         process.communicate()
     for pid in workers():
         if not is_gone(pid):  # the test has failed; their launcher ends with them
-            os.kill(pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
 
 def is_gone(pid: int) -> bool:
@@ -375,7 +378,7 @@ def is_gone(pid: int) -> bool:
 def test_ctrl_c_ends_the_workers_and_is_raised(tmp_path: Path, caller) -> None:
     process, workers = caller()
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == -signal.SIGINT
     assert err.rstrip().endswith("KeyboardInterrupt")
     assert "killing all workers now" not in err  # it came once
@@ -391,7 +394,7 @@ def test_a_second_ctrl_c_does_not_wait_for_workers_that_go_on(tmp_path: Path, ca
     received_at = time.monotonic()
     until(lambda: time.monotonic() > received_at + 2 * ONE_S, "before that it would be the same one")
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=PATIENCE_S)
     assert "second signal: killing all workers now" in err
     assert process.returncode == -signal.SIGINT
     assert all(is_gone(pid) for pid in workers)

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import PATIENCE_S
 from umiak.core.status import JobStatus, State
 from umiak.submit import configuration
 from umiak.submit.records import Records
 from umiak.submit.run_record import RunRecord
 
-PATIENCE_S = 60.0
 TAB, ENTER = "\t", "\r"
 SHELLS = {
     "bash": (
@@ -90,7 +90,7 @@ def test_what_is_typed_is_completed(shell: str, tmp_path: Path) -> None:
     if not shutil.which(command[0]):
         pytest.skip(f"{shell} is not installed")
     made = subprocess.run(
-        [sys.executable, "-m", "umiak", "completion", shell], capture_output=True, timeout=60, check=True
+        [sys.executable, "-m", "umiak", "completion", shell], capture_output=True, timeout=PATIENCE_S, check=True
     )
     (tmp_path / f"umiak.{shell}").write_bytes(made.stdout)
     (tmp_path / "train.py").touch()

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.reader_helpers import csv, user_class
-from tests.unit.test_reading_datasets import MAP_STYLE, READER, made
+from tests.integration.test_reading_datasets import MAP_STYLE, READER, made
+from tests.support.reader_helpers import csv, user_class
 from umiak.train import reading
 from umiak.train.config.values import Dataset, DivideBy
 from umiak.train.reading import lines

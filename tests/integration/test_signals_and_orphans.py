@@ -8,7 +8,7 @@ import signal
 import pytest
 
 from testbed.pytest_support import NetworkFactory
-from tests.integration.launching import WORKERS, Stage, until, zombies_of
+from tests.support.launching import WORKERS, Stage, until, zombies_of
 
 STUBBORN = WORKERS / "stubborn.py"
 FAMILY = 5

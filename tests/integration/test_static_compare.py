@@ -5,9 +5,8 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
-import subprocess
-import sys
 import textwrap
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +14,10 @@ import numpy as np
 import pytest
 
 from testbed.pytest_support import require
+from tests.support import paddle_forks
+from tests.support.paddle_forks import Forks
 
-pytestmark = [pytest.mark.paddle, pytest.mark.timeout(400), pytest.mark.filterwarnings("ignore")]
+pytestmark = [pytest.mark.paddle, pytest.mark.filterwarnings("ignore")]
 
 READER = """
     import numpy as np
@@ -76,6 +77,7 @@ CONFIG = """
       seed: 5
 """
 OTHERWISE = "if 'umiak.fleet' in __import__('sys').modules: self._cost = self._cost * 1.5"
+Comparing = Callable[..., tuple[int, dict[str, Any], str]]
 SERVERS = ("-o", "runner.sync_mode=sync", "-o", "runner.server_num=2", "-o", "runner.worker_num=2")
 
 
@@ -96,28 +98,31 @@ def write(directory: Path, *, embedding: str = LAYER, more: str = "pass", optimi
     (directory / "data" / "part-0").write_text("".join(lines))
 
 
-def compared(directory: Path, *words: str) -> tuple[int, dict[str, Any], str]:
-    command = [
-        sys.executable,
-        "-m",
-        "umiak.cli.main",
-        "train",
-        "-m",
-        "config.yaml",
-        "--compare",
-        "static",
-        "--json",
-        *words,
-    ]
-    kept = {
-        name: each
-        for name, each in os.environ.items()
-        if not name.startswith(("PADDLE_", "UMIAK_", "TRAINING_", "FLAGS_"))
-    }
-    done = subprocess.run(
-        command, cwd=directory, env={**kept, "TMPDIR": str(directory)}, capture_output=True, text=True, timeout=300
-    )
-    return done.returncode, json.loads(done.stdout) if done.stdout else {}, done.stderr
+@pytest.fixture(scope="module")
+def forks() -> Iterator[Forks]:
+    """With programs of the older form, as both sides have them."""
+    with paddle_forks.opened(FLAGS_enable_pir_api="0") as opened:
+        yield opened
+
+
+@pytest.fixture
+def compared(forks: Forks, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Comparing:
+    """A comparison in a directory, whose processes have imported Paddle before they begin."""
+
+    def run(*words: str) -> tuple[int, dict[str, Any], str]:
+        """The exit status, what was printed as JSON, and what was said."""
+        command = ["umiak.cli.main", "train", "-m", "config.yaml", "--compare", "static", "--json", *words]
+        own = ("PADDLE_", "UMIAK_", "TRAINING_", "FLAGS_")
+        environ = {name: each for name, each in os.environ.items() if not name.startswith(own)}
+        output = tmp_path_factory.mktemp("output")
+        out, err = output / "out", output / "err"
+        status = forks.run(
+            command, cwd=str(tmp_path), environ={**environ, "TMPDIR": str(tmp_path)}, out=str(out), err=str(err)
+        )
+        printed = out.read_text()
+        return status, json.loads(printed) if printed else {}, err.read_text()
+
+    return run
 
 
 @pytest.mark.parametrize(
@@ -125,9 +130,11 @@ def compared(directory: Path, *words: str) -> tuple[int, dict[str, Any], str]:
     [(LAYER, "SGD(0.1)", ()), (SERVED, "SGD(0.1)", SERVERS)],
     ids=["alone", "servers"],
 )
-def test_an_equal_program(embedding: str, optimizer: str, words: tuple[str, ...], tmp_path: Path) -> None:
+def test_an_equal_program(
+    embedding: str, optimizer: str, words: tuple[str, ...], tmp_path: Path, compared: Comparing
+) -> None:
     write(tmp_path, embedding=embedding, optimizer=optimizer)
-    status, told, said = compared(tmp_path, "--steps", "6", *words)
+    status, told, said = compared("--steps", "6", *words)
     assert status == 0, (said, told)
     assert (told["verdict"], told["model"], told["steps"]) == ("equal", "static", 6)
     assert (told["trainers"], told["servers"]) == ((2, 2) if words else (1, 0))
@@ -139,32 +146,45 @@ def test_an_equal_program(embedding: str, optimizer: str, words: tuple[str, ...]
     )
 
 
-def test_what_is_done_otherwise_is_said(tmp_path: Path) -> None:
+def test_a_model_that_leaves_fleet_out(tmp_path: Path, compared: Comparing) -> None:
+    """As PaddleRec's `recall/mind`: alone it trains as ever, with servers each trainer would learn by itself."""
+    write(tmp_path)
+    path = tmp_path / "static_model.py"
+    path.write_text(path.read_text().replace("if strategy is not None", "if False"))
+    status, told, said = compared("--steps", "3")
+    assert (status, told.get("verdict")) == (0, "equal"), said
+    assert any("never gives fleet its optimizer" in each for each in told["remarks"]), told["remarks"]
+    status, _, said = compared("--steps", "3", *SERVERS)
+    assert status == 1, said
+    assert "UM-FLEET-018" in said
+
+
+def test_what_is_done_otherwise_is_said(tmp_path: Path, compared: Comparing) -> None:
     """Paddle's Momentum goes on moving rows that no sample has any more."""
     write(tmp_path, optimizer="Momentum(0.1)")
-    status, told, said = compared(tmp_path, "--steps", "4")
+    status, told, said = compared("--steps", "4")
     assert status == 4, said
     assert told["verdict"] == "differs"
     assert {each["name"] for each in told["parameters"] if each["first_step"] == told["first_step"]} == {"rows"}
     assert any("Momentum: a row of a table moves when it is used" in each for each in told["remarks"]), told["remarks"]
 
 
-def test_a_program_that_learns_otherwise(tmp_path: Path) -> None:
+def test_a_program_that_learns_otherwise(tmp_path: Path, compared: Comparing) -> None:
     write(tmp_path, more=OTHERWISE)
-    status, told, said = compared(tmp_path, "--steps", "3")
+    status, told, said = compared("--steps", "3")
     assert status == 4, said
     assert told["verdict"] == "differs"
     assert told["first_step"] == 1
     assert told["loss"]["first_step"] == 1
 
 
-def test_bad_requests(tmp_path: Path) -> None:
+def test_bad_requests(tmp_path: Path, compared: Comparing) -> None:
     write(tmp_path)
-    status, _, said = compared(tmp_path, "-o", "runner.sync_mode=async", "-o", "runner.worker_num=2")
+    status, _, said = compared("-o", "runner.sync_mode=async", "-o", "runner.worker_num=2")
     assert (status, "UM-TRAIN-585" in said) == (2, True)
     (tmp_path / "static_model.py").unlink()
-    status, _, said = compared(tmp_path)
+    status, _, said = compared()
     assert (status, "UM-TRAIN-586" in said) == (2, True)
     (tmp_path / "config.yaml").write_text("- 1\n")
-    status, _, said = compared(tmp_path)
+    status, _, said = compared()
     assert (status, "UM-CONFIG-003" in said) == (2, True)

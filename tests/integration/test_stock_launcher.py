@@ -16,7 +16,8 @@ from typing import Any
 
 import pytest
 
-from tests.operator_cluster import OperatorCluster, manifest
+from tests.support import PATIENCE_S
+from tests.support.operator_cluster import OperatorCluster, manifest
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("paddle") is None, reason="Paddle is not installed")
 
@@ -65,7 +66,7 @@ def test_two_pods_form_one_job(body: dict[str, Any], tmp_path: Path) -> None:
             subprocess.Popen(words, cwd=tmp_path, env=environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         )
     try:
-        said = [pod.communicate(timeout=110)[0].decode() for pod in pods]
+        said = [pod.communicate(timeout=PATIENCE_S)[0].decode() for pod in pods]
     finally:
         for pod in pods:
             pod.kill()

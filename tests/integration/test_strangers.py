@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from testbed.ports import free_port
-from tests.integration.launching import OBEDIENT, Launcher, Stage, until
 from tests.support import offer, terms
+from tests.support.launching import OBEDIENT, Launcher, Stage, until
 from umiak.adapters.frames import frame
 from umiak.core.decode import encode_tagged
 from umiak.launch.links import handshake
@@ -169,13 +169,13 @@ def test_strangers_can_not_fill_the_memory(stage: Stage) -> None:
     until(lambda: _listens(port), "the master listens", talk=stage.transcript)
     pid = first.halves()[1]
     before = _memory_bytes(pid)
-    strangers = [Stranger(port) for _ in range(24)]
-    for stranger in strangers:
+    unknown_peers = [Stranger(port) for _ in range(24)]
+    for stranger in unknown_peers:
         stranger.hear("welcome")
         stranger.sock.settimeout(0.5)
         with contextlib.suppress(OSError):
             stranger.sock.sendall((60 << 20).to_bytes(4, "big") + b'{"m":"' + b"x" * (8 << 20))
-    for stranger in strangers:
+    for stranger in unknown_peers:
         stranger.sock.close()
     assert _memory_bytes(pid) - before < 24 * (1 << 20)
     first.signal(signal.SIGTERM)

@@ -16,14 +16,13 @@ import pytest
 
 from testbed import hosts, mpi, slurm, sshd
 from testbed.pytest_support import SshFactory, require
-from tests.integration.cluster_desks import ClusterDesk
 from tests.integration.test_submit_mpi import OnHost
 from tests.integration.test_submit_slurm import OnCluster
 from tests.integration.test_submit_ssh import Lab
 from tests.support import eventually
+from tests.support.cluster_desks import ClusterDesk
 from umiak.submit.payload import launcher_file
 
-pytestmark = [pytest.mark.timeout(300)]
 STRANGER = 4711
 """No account of this machine: some other person's."""
 
@@ -152,7 +151,7 @@ def test_what_is_said_in_a_strangers_run_directory_is_not_believed(lab: Lab) -> 
     assert lab.processes() != []
     os.chown(run, 0, 0)
     lab.umiak("cancel", handle)
-    eventually(lambda: lab.processes() == [], within_s=60)
+    eventually(lambda: lab.processes() == [])
 
 
 @pytest.mark.ssh
@@ -237,7 +236,7 @@ def test_what_has_changed_since_the_job_was_submitted_never_runs_under_slurm(
     else:
         code, why = "UM-SUBMIT-351", "its content hash is "
     slurm_cluster.run(["scontrol", "release", slurm_cluster.run(["squeue", "-h", "-o", "%A"]).stdout.strip()])
-    eventually(lambda: slurm_cluster.run(["squeue", "--noheader"]).stdout == "", within_s=60)
+    eventually(lambda: slurm_cluster.run(["squeue", "--noheader"]).stdout == "")
     give_back(desk.shared)
     give_back(desk.directory)
     log = (run / "log" / "job.log").read_text()

@@ -1,6 +1,6 @@
 """ModelArts, AIHC, PAI and BML: the vendors' own SDKs talk to stand-ins that check signatures, over real sockets, with a real S3 server.
 
-The law, the faults and the secrets of all four are tested alike; what is one cloud's own is in tests/unit/test_cloud_requests.py.
+The law, the faults and the secrets of all four are tested alike; what is one cloud's own is in tests/unit/submit/test_cloud_requests.py.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from testbed.clouds.pai import PaiStandIn
 from testbed.clouds.server import ACCESS, SECRET, StandIn, serving
 from testbed.ports import free_port
 from testbed.pytest_support import require
-from tests.support import remember_launcher
+from tests.support import PATIENCE_S, remember_launcher
 from umiak.adapters.stores.s3 import S3Store
 from umiak.core.bundle import shown
 from umiak.core.cluster import Role
@@ -37,7 +37,6 @@ from umiak.submit.backend import AnswerLost, LogsWanted, Secrets, Submission, Su
 from umiak.submit.backends.cloud.backend import CloudBackend
 
 pytestmark = [
-    pytest.mark.timeout(300),
     # SDKs leave sockets to the garbage collector, and use what Python is about to drop.
     pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
@@ -418,7 +417,7 @@ def test_a_bucket_that_refuses_leaves_no_job(
 def ends_of(running: list[subprocess.Popen[str]]) -> list[str]:
     """What containers printed; none is left behind."""
     try:
-        return [each.communicate(timeout=90)[0] for each in running]
+        return [each.communicate(timeout=PATIENCE_S)[0] for each in running]
     finally:
         for each in running:
             if each.poll() is None:

@@ -16,7 +16,6 @@ from umiak.submit.backends.cloud.backend import CloudBackend
 from umiak.submit.logs import reading as log_reading
 
 pytestmark = [
-    pytest.mark.timeout(300),
     # SDKs leave sockets to the garbage collector, and use what Python is about to drop.
     pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),

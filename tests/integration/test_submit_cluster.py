@@ -10,11 +10,10 @@ from pathlib import Path
 import pytest
 
 from testbed.kubernetes.cluster import Cluster
-from tests.integration import reaching, submitting
-from tests.integration.cluster_jobs import EXAMPLES
-from tests.integration.paddlecloud_story import DATA, DNN
-from tests.support import eventually
-from tests.train_helpers import PS_CLUSTER
+from tests.support import eventually, reaching, submitting
+from tests.support.cluster_jobs import EXAMPLES
+from tests.support.paddlecloud_story import DATA, DNN
+from tests.support.train_helpers import PS_CLUSTER
 
 pytestmark = [
     pytest.mark.kubernetes,

@@ -15,15 +15,17 @@ from typing import Any
 import pytest
 import trustme
 
-from tests.integration.kube_server import TOKEN, KubeServer, now
-from tests.support import eventually, remember_launcher
+from tests.support import PATIENCE_S, eventually, remember_launcher
+from tests.support.kube_server import TOKEN, KubeServer, strict
+from tests.support.kube_store import now
+from umiak.core.backoff import ATTEMPTS, RetryPolicy
 from umiak.core.bundle import shown
 from umiak.core.cluster import Role
 from umiak.core.job import FileSet, Handle, Job, Replicas, RoleSpec
 from umiak.core.problem import UmiakError
 from umiak.core.status import State
 from umiak.core.value import replace
-from umiak.kube import access, api
+from umiak.kube import access, requests
 from umiak.submit import configuration
 from umiak.submit.backend import AnswerLost, LogsWanted, Secrets, Submission
 from umiak.submit.backends.kubernetes import pod_watch
@@ -101,7 +103,7 @@ class Bench:
             env=self.environ,
             capture_output=True,
             text=True,
-            timeout=100,
+            timeout=PATIENCE_S,
         )
         assert done.returncode == status, f"{words}: {done.returncode}\n{done.stdout}{done.stderr}"
         return done.stdout + ("" if status == 0 else done.stderr)
@@ -109,7 +111,7 @@ class Bench:
 
 @pytest.fixture
 def server() -> Iterator[KubeServer]:
-    with KubeServer() as made:
+    with KubeServer(strict(), {TOKEN}) as made:
         yield made
 
 
@@ -132,13 +134,13 @@ def test_everything_is_created_once_and_owned_by_the_workload(bench: Bench, kind
     assert str(handle) == f"kubernetes://prod/{RUN}"
     first = list(bench.cluster.created)
     plural = {"job": "jobs", "jobset": "jobsets", "paddlejob": "paddlejobs"}[kind]
-    assert len(bench.cluster.find(plural)) == (2 if kind == "job" else 1)
+    assert len(bench.cluster.all(plural)) == (2 if kind == "job" else 1)
     assert bench.submit(made) == handle
     assert bench.cluster.created == first
     assert [*made.list()] == [handle]
-    uids = {each["metadata"]["uid"] for each in bench.cluster.find(plural)}
+    uids = {each["metadata"]["uid"] for each in bench.cluster.all(plural)}
     for other in ("secrets", "configmaps", "services"):
-        for each in bench.cluster.find(other):
+        for each in bench.cluster.all(other):
             assert {owner["uid"] for owner in each["metadata"]["ownerReferences"]} == uids
 
 
@@ -152,24 +154,24 @@ def test_troubles_on_the_way_start_nothing_twice(bench: Bench, verb: str, patter
     handle = bench.submit(made)
     assert bench.server.troubles == []
     assert sorted(bench.cluster.created) == sorted(set(bench.cluster.created))
-    assert len(bench.cluster.find("jobs")) == 2
+    assert len(bench.cluster.all("jobs")) == 2
     assert made.status(handle).state is State.QUEUED
 
 
 def test_a_lost_answer_is_told_and_the_job_is_found_again(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(api, "FIRST_DELAY_S", 0.001)
+    monkeypatch.setattr(requests, "POLICY", RetryPolicy(first_s=0.001))
     made = bench.backend("jobset")
     bench.server.trouble("POST", "/jobsets$", "lost")
-    bench.server.trouble("POST", "/jobsets$", "drop", times=api.ATTEMPTS)
+    bench.server.trouble("POST", "/jobsets$", "drop", times=ATTEMPTS)
     with pytest.raises(AnswerLost) as caught:
         bench.submit(made)
     assert "POST /apis/jobset.x-k8s.io" in told(caught.value)
-    (found,) = bench.cluster.find("jobsets")
+    (found,) = bench.cluster.all("jobsets")
     bench.server.troubles.clear()
     bench.submit(bench.backend("jobset"))
-    assert [each["metadata"]["uid"] for each in bench.cluster.find("jobsets")] == [found["metadata"]["uid"]]
+    assert [each["metadata"]["uid"] for each in bench.cluster.all("jobsets")] == [found["metadata"]["uid"]]
     # The first token counts: the pods have it already.
-    secret = bench.cluster.find("secrets")[0]["data"]["UMIAK_TOKEN"]
+    secret = bench.cluster.all("secrets")[0]["data"]["UMIAK_TOKEN"]
     assert base64.b64decode(secret).decode() == SECRETS["UMIAK_TOKEN"]
 
 
@@ -179,7 +181,7 @@ def test_what_is_refused_leaves_nothing(bench: Bench) -> None:
         bench.submit(bench.backend("job"))
     assert "prod: the cluster has refused: POST /apis/batch/v1/namespaces/training/jobs" in told(caught.value)
     assert "hint: ask for the rights" in told(caught.value)
-    assert [bench.cluster.find(plural) for plural in ("jobs", "secrets", "configmaps", "services")] == [[], [], [], []]
+    assert [bench.cluster.all(plural) for plural in ("jobs", "secrets", "configmaps", "services")] == [[], [], [], []]
 
 
 def test_a_workload_is_tried_before_anything_is_created(bench: Bench) -> None:
@@ -190,8 +192,8 @@ def test_a_workload_is_tried_before_anything_is_created(bench: Bench) -> None:
 
 
 def test_a_silent_cluster_is_told(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(api, "FIRST_DELAY_S", 0.001)
-    bench.server.trouble("GET", "/apis$", "drop", times=api.ATTEMPTS)
+    monkeypatch.setattr(requests, "POLICY", RetryPolicy(first_s=0.001))
+    bench.server.trouble("GET", "/apis$", "drop", times=ATTEMPTS)
     with pytest.raises(UmiakError) as caught:
         bench.backend().check(PS)
     assert caught.value.problems[0].code == "UM-SUBMIT-182"
@@ -214,8 +216,8 @@ def test_a_run_with_other_content_is_told(bench: Bench) -> None:
     bench.submit(made)
     with pytest.raises(UmiakError, match="something else of this name"):
         bench.submit(made, replace(PS, command=("other.py",)))
-    assert len(bench.cluster.find("jobsets")) == 1
-    assert bench.cluster.find("secrets")
+    assert len(bench.cluster.all("jobsets")) == 1
+    assert bench.cluster.all("secrets")
 
 
 def test_a_kind_that_the_cluster_does_not_have(bench: Bench) -> None:
@@ -235,7 +237,7 @@ def test_a_kind_that_the_cluster_does_not_have(bench: Bench) -> None:
 def test_a_cluster_is_asked_what_it_has(bench: Bench, groups: tuple[str, ...], kind: str) -> None:
     bench.cluster.groups = groups
     bench.submit(bench.backend())
-    assert bench.cluster.find(kind)
+    assert bench.cluster.all(kind)
 
 
 def test_large_files_go_through_storage(bench: Bench, tmp_path: Path) -> None:
@@ -247,7 +249,7 @@ def test_large_files_go_through_storage(bench: Bench, tmp_path: Path) -> None:
     made = bench.backend("job", files_url=f'"{tmp_path}/store"')
     bench.submit(made)
     (stored,) = (tmp_path / "store").iterdir()
-    plan = json.loads(bench.cluster.find("configmaps")[-1]["data"]["trainer.json"])
+    plan = json.loads(bench.cluster.all("configmaps")[-1]["data"]["trainer.json"])
     assert plan["files"]["url"] == str(stored)
     assert f"upload {stored.stat().st_size} bytes to {stored}" in shown(made.render(PS, RUN))
 
@@ -259,10 +261,10 @@ def test_secrets_are_in_the_secret_alone(bench: Bench, tmp_path: Path) -> None:
     bench.submit(made)
     values = [*SECRETS.values(), TOKEN]
     for plural in ("configmaps", "paddlejobs", "services"):
-        for each in bench.cluster.find(plural):
+        for each in bench.cluster.all(plural):
             assert not [value for value in values if value in json.dumps(each)]
-    assert not [value for value in values if value in text or value in "\n".join(bench.server.requests)]
-    (secret,) = bench.cluster.find("secrets")
+    assert not [value for value in values if value in text or value in "\n".join(bench.server.addresses)]
+    (secret,) = bench.cluster.all("secrets")
     assert {name: base64.b64decode(each).decode() for name, each in secret["data"].items()} == dict(SECRETS)
     for path in (tmp_path / "state").rglob("*"):
         assert not path.is_file() or PASSWORD.encode() not in path.read_bytes()
@@ -303,7 +305,7 @@ def test_logs_have_no_holes_and_no_duplicates(bench: Bench, monkeypatch: pytest.
     made = bench.backend("jobset")
     handle = bench.submit(made)
     names = [pod["metadata"]["name"] for pod in bench.cluster.pods()]
-    bench.cluster.log_cuts = [0, 2, 5, 1, 7, 3, 0, 11, 4] * 3
+    bench.server.log_cuts = [0, 2, 5, 1, 7, 3, 0, 11, 4] * 3
     bench.server.trouble("GET", "watch=true", "410")
     bench.server.trouble("GET", "watch=true", "500")
     bench.server.trouble("GET", "/log", "500")
@@ -327,7 +329,7 @@ def test_logs_have_no_holes_and_no_duplicates(bench: Bench, monkeypatch: pytest.
         bench.cluster.say(name, "bye")
         bench.cluster.set_pod(name, "Succeeded", {"terminated": {"exitCode": 0, "finishedAt": now()}})
     bench.cluster.set_status("jobsets", {"conditions": [{"type": "Completed", "status": "True"}]})
-    reader.join(30)
+    reader.join(PATIENCE_S)
     assert not reader.is_alive()
     written += ["launcher.server.0 bye", "launcher.trainer.0 bye", "launcher.trainer.1 bye"]
     assert sorted(given) == sorted(written)
@@ -357,16 +359,16 @@ def test_the_last_lines_are_asked_for_and_not_all(bench: Bench) -> None:
         return [f"{line.source} {line.text}" for line in lines if line.rank is not None]
 
     ends = [f"trainer.{number} step {step}" for number in range(3) for step in (1498, 1499)]
-    bench.cluster.log_queries.clear()
+    bench.server.log_queries.clear()
     assert sorted(given(tail=2)) == ends
-    assert {each["tailLines"] for each in bench.cluster.log_queries} == {"1000"}
+    assert {each["tailLines"] for each in bench.server.log_queries} == {"1000"}
     times = [line.time_s for line in made.logs(handle, LogsWanted())]
     assert times == sorted(times, key=float), "in the order of time"
     late = max(float(at) for at in times if at is not None) + 5
-    bench.cluster.log_queries.clear()
+    bench.server.log_queries.clear()
     assert given(since_s=late) == []
-    assert all("sinceTime" in each for each in bench.cluster.log_queries)
-    bench.cluster.log_queries.clear()
+    assert all("sinceTime" in each for each in bench.server.log_queries)
+    bench.server.log_queries.clear()
     seen = []
     for line in log_reading.lines(made, handle, LogsWanted(tail=1, follow=True, rank=0)):
         seen.append(line.text)
@@ -375,8 +377,8 @@ def test_the_last_lines_are_asked_for_and_not_all(bench: Bench) -> None:
         else:
             break
     assert seen == ["step 1499", "new"]
-    assert [each for each in bench.cluster.log_queries if "follow" not in each and "tailLines" not in each] == []
-    assert any("sinceTime" in each for each in bench.cluster.log_queries if "follow" in each), (
+    assert [each for each in bench.server.log_queries if "follow" not in each and "tailLines" not in each] == []
+    assert any("sinceTime" in each for each in bench.server.log_queries if "follow" in each), (
         "what was read is not read again"
     )
 
@@ -402,20 +404,20 @@ def test_cancel_ends_the_pods_and_is_remembered(bench: Bench) -> None:
     canceller.start()
 
     def ending() -> bool:
-        return all(pod["metadata"].get("deletionGracePeriodSeconds") == 7 for pod in bench.cluster.find("pods"))
+        return all(pod["metadata"].get("deletionGracePeriodSeconds") == 7 for pod in bench.cluster.all("pods"))
 
     eventually(ending)
     assert bench.backend("job").status(handle).state is State.STOPPING
     for name in names:
         bench.cluster.set_pod(name, "Failed")
         bench.cluster.delete(f"/api/v1/namespaces/training/pods/{name}", {})
-    canceller.join(30)
+    canceller.join(PATIENCE_S)
     assert not canceller.is_alive()
     assert made.status(handle).state is State.CANCELLED
     left = [
         each["metadata"]["name"]
         for plural in ("jobs", "secrets", "configmaps", "services")
-        for each in bench.cluster.find(plural)
+        for each in bench.cluster.all(plural)
     ]
     assert left == [f"{RUN}-plan"]
     made.cancel(handle, 7.0)
@@ -483,7 +485,7 @@ def test_certificates(bench: Bench, tmp_path: Path) -> None:
         "client-certificate-data": data(own.cert_chain_pems[0].bytes()),
         "client-key-data": data(own.private_key_pem.bytes()),
     }
-    with KubeServer(context=context) as server:
+    with KubeServer(strict(), {TOKEN}, context) as server:
         known = {"certificate-authority-data": data(authority.cert_pem.bytes())}
         server.kubeconfig(bench.config, user=user, **known)
         assert bench.backend().check(PS) == []

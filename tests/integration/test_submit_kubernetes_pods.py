@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 
 from tests.integration import test_submit_kubernetes as first
-from tests.integration.kube_server import Cluster, Kubelet, now, templates
 from tests.integration.test_submit_kubernetes import PASSWORD, Bench
 from tests.support import eventually
+from tests.support.kube_cluster import Cluster, Kubelet, templates
+from tests.support.kube_store import now
 from umiak.submit.backends.kubernetes import backend
 
 bench = first.bench
@@ -29,7 +30,7 @@ def operator(cluster: Cluster) -> Callable[[Mapping[str, Any]], dict[str, str]]:
     base = 20000 + os.getpid() % 100 * 100
 
     def environment(pod: Mapping[str, Any]) -> dict[str, str]:
-        (job,) = cluster.find("paddlejobs")
+        (job,) = cluster.all("paddlejobs")
         names = [(role, name(index)) for role, _, count, name in templates(job) for index in range(count)]
         address = {name: f"127.0.{100 + number}.1" for number, (_, name) in enumerate(names)}
         port = {name: base + 20 * number for number, (_, name) in enumerate(names)}
@@ -83,7 +84,7 @@ def test_a_parameter_server_job_runs_in_pods(bench: Bench, kubelet: Kubelet, cod
     handle = bench.umiak("submit", "job.yaml", "--on", "prod").strip()
     kubelet.start()
     names = list(kubelet.processes)
-    eventually(lambda: all(bench.cluster.is_pod_over(name) for name in names), within_s=60)
+    eventually(lambda: all(bench.cluster.is_pod_over(name) for name in names))
     bench.cluster.set_status("paddlejobs", {"phase": "Failed" if code else "Completed"})
     lines = bench.umiak("logs", handle)
     assert "[trainer.1] trainer 1 of 2 hello" in lines
@@ -124,7 +125,7 @@ def test_pods_find_one_another_by_their_names(bench: Bench, kubelet: Kubelet, tm
             }
             kubelet.start()
             pods = list(kubelet.processes)
-            eventually(lambda: all(bench.cluster.is_pod_over(pod) for pod in pods), within_s=60)
+            eventually(lambda: all(bench.cluster.is_pod_over(pod) for pod in pods))
         finally:
             holder.kill()
     done = {"type": "Complete" if kind == "job" else "Completed", "status": "True", "lastTransitionTime": now()}

@@ -14,12 +14,11 @@ import pytest
 
 from testbed import hosts, mpi
 from testbed.pytest_support import require
-from tests.integration import reaching
-from tests.integration.cluster_desks import ClusterDesk
-from tests.integration.launching import WORKERS
-from tests.support import command_lines, contents_below, eventually
+from tests.support import command_lines, contents_below, eventually, reaching
+from tests.support.cluster_desks import ClusterDesk
+from tests.support.launching import WORKERS
 
-pytestmark = [pytest.mark.mpi, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.mpi]
 SECRET = "k5-Wq81zTtrr-only-for-nodes"
 BEGUN = ("trainer.0 begin", "trainer.1 begin")
 
@@ -54,7 +53,7 @@ arguments = {json.dumps(flags[:at] + flags[at + 2 :])}
 """
     made = ClusterDesk(tmp_path, place, OnHost(cluster.hosts[0]))
     yield made
-    eventually(lambda: not made.left(), within_s=60)
+    eventually(lambda: not made.left())
 
 
 def processes(desk: ClusterDesk, word: str) -> list[int]:
@@ -143,9 +142,9 @@ def test_whatever_is_killed_leaves_nothing(desk: ClusterDesk, victim: str) -> No
             (pid, *_) = [pid for name in names[victim] for pid in processes(desk, name)]
         os.kill(pid, signal.SIGKILL)
         expected = "lost" if victim == "supervisor" else "failed"
-        eventually(lambda: desk.status(handle)["state"] == expected, within_s=60)
+        eventually(lambda: desk.status(handle)["state"] == expected)
         assert desk.status(handle)["exit_code"] != 0
-    eventually(lambda: not desk.left(), within_s=60)
+    eventually(lambda: not desk.left())
 
 
 def test_commands_run_beside_the_workers(desk: ClusterDesk, cluster: mpi.Cluster, tmp_path: Path) -> None:

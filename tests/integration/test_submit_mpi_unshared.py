@@ -11,12 +11,11 @@ import pytest
 
 from testbed import hosts, mpi, sshd
 from testbed.pytest_support import require
-from tests.integration import reaching
-from tests.integration.cluster_desks import ClusterDesk
 from tests.integration.test_submit_mpi import OnHost
-from tests.support import command_lines, contents_below, eventually
+from tests.support import PATIENCE_S, command_lines, contents_below, eventually, reaching
+from tests.support.cluster_desks import ClusterDesk
 
-pytestmark = [pytest.mark.mpi, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.mpi]
 SECRET = "k5-Wq81zTtrr-only-for-nodes"
 
 
@@ -46,7 +45,7 @@ class Apart:
         return [*self.desk.said(self.here / work), *self.desk.said(self.there / work)]
 
     def until_said(self, handle: str, *texts: str) -> None:
-        eventually(lambda: {*texts} <= {*self.said(handle)}, within_s=60)
+        eventually(lambda: {*texts} <= {*self.said(handle)})
 
     def go(self, handle: str) -> None:
         for directory in (self.here, self.there):
@@ -73,7 +72,7 @@ python = "{sys.executable}"
 """
     )
     yield Apart(desk, second, tmp_path.name)
-    eventually(lambda: not desk.left(), within_s=60)
+    eventually(lambda: not desk.left())
 
 
 def test_a_job_whose_hosts_see_nothing_of_one_another(apart: Apart, cluster: mpi.Cluster, tmp_path: Path) -> None:
@@ -106,7 +105,7 @@ outputs: {{models: {tmp_path}/home}}
         first = following.stdout.readline()
         apart.go(handle)
         lines = [first, *following.stdout]
-        assert following.wait(100) == 0
+        assert following.wait(PATIENCE_S) == 0
     for rank in range(2):
         own = [line.partition("] ")[2].strip() for line in lines if line.startswith(f"[trainer.{rank}]")]
         assert own == [f"begin trainer {rank} of 2", *(f"line {number} of {rank}" for number in range(3)), "end"]

@@ -16,17 +16,15 @@ import pytest
 
 from testbed.paddlecloud import AK, SK
 from testbed.pytest_support import require
-from tests.integration import paddlecloud_story
-from tests.integration.paddlecloud_story import COLLECTIVE, DATA, FS_UGI, MPI, PS_CPU, PaddleCloudDesk
-from tests.support import eventually
-from tests.train_helpers import COLLECTIVE_CLUSTER
+from tests.support import PATIENCE_S, eventually, paddlecloud_story
+from tests.support.paddlecloud_story import COLLECTIVE, DATA, FS_UGI, MPI, PS_CPU, PaddleCloudDesk
+from tests.support.train_helpers import COLLECTIVE_CLUSTER
 from umiak import platforms
 from umiak.core.cluster import Role
 from umiak.submit import configuration
 from umiak.submit.flow import Flow
 from umiak.testing import backends
 
-WITHIN_S = 110.0
 SAMPLES = 100
 
 
@@ -62,7 +60,7 @@ def test_the_whole_path_of_the_document(desk: PaddleCloudDesk) -> None:
     missing = subprocess.run([sys.executable, "-c", "import paddle"], capture_output=True).returncode
     require("PaddlePaddle is not installed: pip install paddlepaddle==3.3.1" if missing else None)
     with desk.start("train", "-m", "config.yaml", "-b", "backend.yaml") as client:
-        out, err = client.communicate(timeout=WITHIN_S)
+        out, err = client.communicate(timeout=PATIENCE_S)
     assert client.returncode == 0, err
     handle, (job_id,) = out.strip(), desk.cloud.jobs()
     assert handle == f"paddlecloud://paddlecloud/{job_id}"
@@ -94,12 +92,12 @@ def test_the_whole_path_of_the_document(desk: PaddleCloudDesk) -> None:
         assert desk.status(handle)["state"] == "running"
         follower = desk.start("logs", "-f", handle)
         for name in nodes.processes:
-            eventually(lambda name=name: "End before_hook.sh" in nodes.log(name), within_s=WITHIN_S)
+            eventually(lambda name=name: "End before_hook.sh" in nodes.log(name))
         # While client, launchers and workers run, no key is in an argument.
         secrets = [AK, SK, FS_UGI, desk.cloud.job(job_id)["variables"]["UMIAK_TOKEN"]]
         assert not [line for line in command_lines() if any(secret.encode() in line for secret in secrets)]
-        assert nodes.wait(WITHIN_S) == [0, 0, 0, 0]
-        followed, _ = follower.communicate(timeout=WITHIN_S)
+        assert nodes.wait(PATIENCE_S) == [0, 0, 0, 0]
+        followed, _ = follower.communicate(timeout=PATIENCE_S)
         for name in nodes.processes:
             role, _, rank = name.removeprefix(f"{job_id}-").rpartition("-")
             tag = f"[{'server' if role == 'pserver' else role}.{rank}] "
@@ -200,10 +198,10 @@ def test_a_job_of_which_nobody_can_tell_is_not_started_twice(desk: PaddleCloudDe
 def test_a_submission_that_is_killed_is_completed_by_the_next(desk: PaddleCloudDesk) -> None:
     desk.cloud.trouble("train", "hang")
     killed = desk.start("train", "-m", "config.yaml", "-b", "backend.yaml")
-    eventually(desk.cloud.jobs, within_s=WITHIN_S)
+    eventually(desk.cloud.jobs)
     killed.kill()
     killed.communicate()
-    eventually(lambda: not desk.left(), within_s=WITHIN_S)  # the client does not go on alone
+    eventually(lambda: not desk.left())  # the client does not go on alone
     assert desk.train().endswith(desk.cloud.jobs()[0])
     assert len(desk.cloud.jobs()) == 1
 
@@ -310,7 +308,7 @@ def test_any_job_on_a_place_of_umiak_toml(desk: PaddleCloudDesk) -> None:
     )
     environ = {"UGI": "u,p", "AK": AK, "SK": SK, "PASSPORT": "k5-Wq81zTtrr"}
     with desk.start("submit", "job.yaml", "--on", "pc", env=environ) as client:
-        out, err = client.communicate(timeout=WITHIN_S)
+        out, err = client.communicate(timeout=PATIENCE_S)
     assert client.returncode == 0, err
     handle = out.strip()
     job_id = handle.rpartition("/")[2]
@@ -320,7 +318,7 @@ def test_any_job_on_a_place_of_umiak_toml(desk: PaddleCloudDesk) -> None:
     assert kept["variables"]["COLOUR"] == "red"
     assert "backend.yaml" not in desk.cloud.uploaded(job_id)
     with desk.cloud.run(job_id, (), desk.environ) as nodes:
-        codes = nodes.wait(WITHIN_S)
+        codes = nodes.wait(PATIENCE_S)
         said = desk.umiak("logs", handle)
         assert codes == [0, 0, 0], said
     assert (said.count("hello server k5"), said.count("hello trainer k5")) == (1, 2)

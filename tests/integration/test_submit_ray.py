@@ -16,15 +16,13 @@ import pytest
 
 from testbed import hosts, ray
 from testbed.pytest_support import require
-from tests.integration import reaching
-from tests.integration.launching import WORKERS
-from tests.integration.submitting import RESTARTED
-from tests.support import eventually, remember_launcher
+from tests.support import PATIENCE_S, eventually, reaching, remember_launcher
+from tests.support.launching import WORKERS
+from tests.support.submitting import RESTARTED
 from umiak.platforms import detect
 
-pytestmark = [pytest.mark.ray, pytest.mark.netns, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.ray, pytest.mark.netns]
 
-PATIENCE_S = 120.0
 WORKER = """
 import os, pathlib, signal, sys, time
 here = pathlib.Path(sys.argv[1])
@@ -138,13 +136,11 @@ def lab(cluster: ray.Cluster, tmp_path: Path) -> Iterator[Lab]:
     for job in opened.jobs():
         if job["status"] in ("PENDING", "RUNNING"):
             opened.umiak("cancel", f"ray://lab/{job['submission_id']}", "--grace", "1")
-    eventually(lambda: not opened.ours(), within_s=PATIENCE_S)
+    eventually(lambda: not opened.ours())
 
 
 def begun(directory: Path, count: int) -> list[Path]:
-    return eventually(
-        lambda: found if len(found := sorted(directory.glob("start.*"))) >= count else [], within_s=PATIENCE_S
-    )
+    return eventually(lambda: found if len(found := sorted(directory.glob("start.*"))) >= count else [])
 
 
 def launchers(lab: Lab) -> list[Mapping[str, str]]:
@@ -184,7 +180,7 @@ def test_a_run_from_its_submission_to_its_end(lab: Lab, tmp_path: Path) -> None:
     told = lab.status(handle)
     assert (told["state"], told["exit_code"]) == ("succeeded", 0)
     assert handle in lab.umiak("list")
-    out, _ = follower.communicate(timeout=120)
+    out, _ = follower.communicate(timeout=PATIENCE_S)
     assert follower.returncode == 0
     expected = [
         "begin of 2",
@@ -232,9 +228,9 @@ def test_a_client_that_is_killed_and_repeated_starts_the_job_once(lab: Lab, tmp_
     words = ("submit", "--nnodes", "2", "--", "train.py", str(tmp_path), "fail=7")
     before = len(lab.jobs())
     client = lab.start(*words)
-    eventually(lambda: len(lab.jobs()) > before or client.poll() is not None, within_s=PATIENCE_S)
+    eventually(lambda: len(lab.jobs()) > before or client.poll() is not None)
     client.send_signal(signal.SIGKILL)
-    if "ray://" in client.communicate(timeout=60)[0]:
+    if "ray://" in client.communicate(timeout=PATIENCE_S)[0]:
         before += 1  # it was faster than the kill: a second submission is a second job
     handle = lab.submit(*words[1:])
     lab.umiak("wait", handle, status=7)
@@ -248,13 +244,11 @@ def test_a_run_that_restarts_its_workers_says_so(lab: Lab, tmp_path: Path) -> No
         f"name: ctr\nfiles: .\ncommand: restarted.py {tmp_path}\nnodes: 2\nrestarts: 3\nenv: {{UMIAK_FAILURE_GRACE: '600'}}\n"
     )
     handle = lab.submit("job.yaml")
-    told = eventually(
-        lambda: found if (found := lab.status(handle))["state"] == "restarting" else None, within_s=PATIENCE_S
-    )
+    told = eventually(lambda: found if (found := lab.status(handle))["state"] == "restarting" else None)
     assert told["reason"].startswith("trainer 0 ")
     (tmp_path / "go").touch()
-    eventually((tmp_path / "life.1.1").exists, within_s=PATIENCE_S)
-    eventually(lambda: lab.status(handle)["state"] == "running", within_s=PATIENCE_S)
+    eventually((tmp_path / "life.1.1").exists)
+    eventually(lambda: lab.status(handle)["state"] == "running")
     assert lab.status(handle)["reason"] == "restarted once: trainer 0 failed, restart 1 of 3"
     (tmp_path / "end").touch()
     lab.umiak("wait", handle)
@@ -285,12 +279,10 @@ def test_parameter_servers_and_trainers(lab: Lab, tmp_path: Path) -> None:
 def test_what_has_no_room_waits_and_says_why(lab: Lab) -> None:
     (lab.project / "job.yaml").write_text("name: big\nfiles: .\ncommand: train.py\ncpus: 64\n")
     handle = lab.submit("job.yaml")
-    told = eventually(
-        lambda: found if "CPU 64" in (found := lab.status(handle))["reason"] else None, within_s=PATIENCE_S
-    )
+    told = eventually(lambda: found if "CPU 64" in (found := lab.status(handle))["reason"] else None)
     assert (told["state"], told["said"]) == ("queued", "RUNNING")
     assert "1 x (CPU 64)" in told["reason"]
-    eventually(lambda: "waiting for resources" in lab.umiak("logs", handle), within_s=PATIENCE_S)
+    eventually(lambda: "waiting for resources" in lab.umiak("logs", handle))
     lab.umiak("cancel", handle)
     assert lab.status(handle)["state"] == "cancelled"
 
@@ -303,7 +295,7 @@ def test_cancelling_keeps_the_grace_that_was_asked_for(lab: Lab, tmp_path: Path)
     assert (told["state"], told["exit_code"]) == ("cancelled", 143)
     assert {node["state"] for node in told["nodes"]} <= {"cancelled"}
     lab.umiak("wait", handle, status=143)
-    eventually(lambda: not lab.ours(), within_s=PATIENCE_S)
+    eventually(lambda: not lab.ours())
 
 
 def test_an_elastic_run_goes_on_without_a_lost_node_and_takes_a_new_one_in(lab: Lab, tmp_path: Path) -> None:
@@ -313,14 +305,14 @@ def test_an_elastic_run_goes_on_without_a_lost_node_and_takes_a_new_one_in(lab: 
     )
     handle = lab.submit("job.yaml")
     worlds = lambda: [line for line in lab.umiak("logs", handle).splitlines() if "begin of" in line]  # noqa: E731
-    eventually(lambda: any("begin of 2" in line for line in worlds()), within_s=PATIENCE_S)
+    eventually(lambda: any("begin of 2" in line for line in worlds()))
     before = len(worlds())
     victim = next(pid for pid, text in processes() if b"RunNode" in text)
     os.kill(victim, signal.SIGKILL)
-    eventually(lambda: "was lost" in lab.umiak("logs", handle), within_s=PATIENCE_S)
+    eventually(lambda: "was lost" in lab.umiak("logs", handle))
     # The other one goes on alone, or with the next one already.
-    eventually(lambda: len(worlds()) > before, within_s=PATIENCE_S)
-    eventually(lambda: "begin of 2" in worlds()[-1], within_s=PATIENCE_S)
+    eventually(lambda: len(worlds()) > before)
+    eventually(lambda: "begin of 2" in worlds()[-1])
     told = lab.status(handle)
     assert told["state"] in ("running", "restarting")
     (tmp_path / "go").touch()
@@ -344,7 +336,7 @@ def test_no_matter_who_is_killed_nothing_is_left(lab: Lab, tmp_path: Path, whom:
     assert lab.status(handle)["state"] == "failed"
     if whom != "the driver":
         assert "was lost" in lab.umiak("logs", handle)
-    eventually(lambda: not lab.ours(), within_s=PATIENCE_S)
+    eventually(lambda: not lab.ours())
 
 
 def test_a_command_beside_a_worker(lab: Lab, tmp_path: Path) -> None:
@@ -358,13 +350,13 @@ def test_a_command_beside_a_worker(lab: Lab, tmp_path: Path) -> None:
         "[trainer.1] 1",
     ]
     assert not any("-session-" in line for line in lab.umiak("list").splitlines()), "a command is listed as a run"
-    reaching.ends_with_its_client(lab, handle, reaching.processes_with, within_s=PATIENCE_S)
+    reaching.ends_with_its_client(lab, handle, reaching.processes_with)
     assert lab.status(handle)["state"] == "running"
     (tmp_path / "go").touch()
     lab.umiak("wait", handle)
     assert "UM-SUBMIT-391" in lab.umiak("exec", handle, *rank, status=3)
     assert "UM-SUBMIT-490" in lab.umiak("fetch", handle, "--node", "1", status=3)
-    eventually(lambda: not [*lab.cluster.directory.rglob("umiak-*-session-*.log")], within_s=PATIENCE_S)
+    eventually(lambda: not [*lab.cluster.directory.rglob("umiak-*-session-*.log")])
 
 
 WRITER = """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -15,12 +16,11 @@ import pytest
 
 from testbed import hosts, slurm
 from testbed.pytest_support import require
-from tests.integration import reaching
-from tests.integration.cluster_desks import ClusterDesk
-from tests.integration.launching import WORKERS
-from tests.support import command_lines, contents_below, eventually
+from tests.support import PATIENCE_S, command_lines, contents_below, eventually, reaching
+from tests.support.cluster_desks import ClusterDesk
+from tests.support.launching import WORKERS
 
-pytestmark = [pytest.mark.slurm, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slurm]
 SECRET = "k5-Wq81zTtrr-only-for-nodes"
 
 
@@ -46,8 +46,8 @@ def desk(tmp_path: Path, cluster: slurm.Cluster) -> Iterator[ClusterDesk]:
     made = ClusterDesk(tmp_path, f'backend = "slurm"\n{ClusterDesk.python(tmp_path)}', OnCluster(cluster))
     yield made
     cluster.run(["scancel", "--me"])
-    eventually(lambda: cluster.run(["squeue", "--noheader"]).stdout == "", within_s=60)
-    eventually(lambda: not made.left(), within_s=60)
+    eventually(lambda: cluster.run(["squeue", "--noheader"]).stdout == "")
+    eventually(lambda: not made.left())
 
 
 def job_of(desk: ClusterDesk, handle: str) -> str:
@@ -125,7 +125,7 @@ def test_cancelling(desk: ClusterDesk, cluster: slurm.Cluster, kind: str) -> Non
     assert cluster.job(job_of(desk, handle))["JobState"] in ("CANCELLED", "FAILED")
     assert not (desk.run_directory(handle) / "secrets.json").exists()
     desk.umiak("cancel", handle)
-    eventually(lambda: not desk.left(), within_s=60)
+    eventually(lambda: not desk.left())
 
 
 def test_a_requeued_job_goes_on_as_the_same_run(desk: ClusterDesk, cluster: slurm.Cluster) -> None:
@@ -133,9 +133,9 @@ def test_a_requeued_job_goes_on_as_the_same_run(desk: ClusterDesk, cluster: slur
     desk.until_said("trainer.0 begin", "trainer.1 begin")
     job = job_of(desk, handle)
     cluster.run(["scontrol", "requeue", job], check=True)
-    eventually(lambda: desk.status(handle)["state"] == "queued", within_s=60)
+    eventually(lambda: desk.status(handle)["state"] == "queued")
     assert "restart 1" in desk.status(handle)["reason"]
-    eventually(lambda: desk.said().count("trainer.1 begin") == 2, within_s=90)
+    eventually(lambda: desk.said().count("trainer.1 begin") == 2)
     desk.touch("go")
     assert desk.wait(handle)["state"] == "succeeded"
     assert job_of(desk, handle) == job
@@ -195,7 +195,9 @@ outputs: {{models: {tmp_path}/home}}
 def test_the_time_limit_ends_workers_by_sigterm(desk: ClusterDesk) -> None:
     handle = desk.submit("--time_limit", "60", "--", "train.py", "until=never")
     status = desk.wait(handle, status=143)
-    assert (status["state"], status["reason"]) == ("failed", "SIGTERM: the time limit is near")
+    # Slurm looks at limits twice a minute: on a slow machine a job of one minute is told and over at the same look.
+    assert status["state"] == "failed"
+    assert status["reason"] in ("SIGTERM: the time limit is near", "the time limit is over")
     # Slurm tells every process of the job, and a worker's launcher tells it too: one that is slow to end hears both.
     assert list(dict.fromkeys(desk.said())) == ["trainer.0 begin", "trainer.0 told to end"]
 
@@ -205,8 +207,9 @@ def test_an_elastic_job_goes_on_without_a_lost_node(desk: ClusterDesk) -> None:
     desk.until_said("trainer.2 begin")
     for line in desk.left():
         if "log/2" in line and "umiak.launch" in line:
-            os.kill(int(line.split()[0]), signal.SIGKILL)
-    eventually(lambda: "begin trainer 1 of 2" in desk.umiak("logs", handle), within_s=90)
+            with contextlib.suppress(ProcessLookupError):  # one half ends with the other
+                os.kill(int(line.split()[0]), signal.SIGKILL)
+    eventually(lambda: "begin trainer 1 of 2" in desk.umiak("logs", handle))
     desk.touch("go")
     status = desk.wait(handle)
     assert (status["state"], status["exit_code"]) == ("succeeded", 0)
@@ -231,7 +234,7 @@ def test_a_lost_answer_starts_nothing_twice(desk: ClusterDesk, cluster: slurm.Cl
     if loss == "client killed":
         env = wrapped(desk, "sbatch", '"$real" "$@" >/dev/null; kill -9 "$PPID"\n')
         with desk.start("submit", "--on", "hpc", *words, env=env) as client:
-            assert client.wait(60) in (-9, 137)
+            assert client.wait(PATIENCE_S) in (-9, 137)
     elif loss == "answer cut off":
         # Neither does squeue answer: nobody can know.
         env = wrapped(
@@ -243,7 +246,7 @@ def test_a_lost_answer_starts_nothing_twice(desk: ClusterDesk, cluster: slurm.Cl
         env = wrapped(desk, "sbatch", '"$real" "$@" >/dev/null; "$real" "$@"\n')
         desk.submit(*words, env=env)
         desk.touch("go")
-        eventually(lambda: cluster.run(["squeue", "--noheader"]).stdout == "", within_s=60)
+        eventually(lambda: cluster.run(["squeue", "--noheader"]).stdout == "")
         assert sorted(desk.said()) == ["trainer.0 begin", "trainer.1 begin"]
         return
     handle = desk.submit(*words)
@@ -310,8 +313,8 @@ def test_a_controller_that_is_away_or_has_forgotten_the_job(tmp_path: Path) -> N
         cluster.start_controller()
         desk.touch("go")
         job = job_of(desk, handle)
-        eventually((desk.run_directory(handle) / "end").exists, within_s=60)
-        eventually(lambda: "Invalid job id" in cluster.run(["scontrol", "show", "job", job]).stderr, within_s=90)
+        eventually((desk.run_directory(handle) / "end").exists)
+        eventually(lambda: "Invalid job id" in cluster.run(["scontrol", "show", "job", job]).stderr)
         status = desk.status(handle)
         assert (status["state"], status["exit_code"]) == ("succeeded", 0)
         cluster.stop_controller()
@@ -334,7 +337,7 @@ def test_commands_run_beside_the_workers_and_files_come_from_the_shared_director
     reaching.passes_signals_on(desk, handle)
     reaching.has_a_shell(desk, handle, "--node", "node0")
     steps = ["squeue", "--noheader", "--steps", "--format=%i", f"--jobs={job_of(desk, handle)}"]
-    eventually(lambda: len(cluster.run(steps).stdout.split()) <= 3, within_s=60)  # batch, extern, the job's own
+    eventually(lambda: len(cluster.run(steps).stdout.split()) <= 3)  # batch, extern, the job's own
     assert desk.status(handle)["state"] == "running"
     desk.touch("go")
     assert desk.wait(handle)["state"] == "succeeded"

@@ -16,11 +16,10 @@ import pytest
 
 from testbed import hosts, slurm, sshd
 from testbed.pytest_support import require
-from tests.integration import reaching
-from tests.integration.cluster_desks import ClusterDesk
-from tests.support import command_lines, contents_below, eventually
+from tests.support import PATIENCE_S, command_lines, contents_below, eventually, reaching
+from tests.support.cluster_desks import ClusterDesk
 
-pytestmark = [pytest.mark.slurm, pytest.mark.ssh, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slurm, pytest.mark.ssh]
 SECRET = "k5-Wq81zTtrr-only-for-nodes"
 
 
@@ -63,8 +62,8 @@ submit_python = "{sys.executable}"
     )
     yield made
     laptop.cluster.run(["scancel", "--me"])
-    eventually(lambda: laptop.cluster.run(["squeue", "--noheader"]).stdout == "", within_s=60)
-    eventually(lambda: not made.left(), within_s=60)
+    eventually(lambda: laptop.cluster.run(["squeue", "--noheader"]).stdout == "")
+    eventually(lambda: not made.left())
 
 
 def work_of(desk: ClusterDesk, handle: str) -> Path:
@@ -97,7 +96,7 @@ def test_a_job_from_a_laptop(desk: ClusterDesk, laptop: Laptop) -> None:
         first = following.stdout.readline()
         (work_of(desk, handle) / "go").touch()
         lines = [first, *following.stdout]
-        assert following.wait(100) == 0
+        assert following.wait(PATIENCE_S) == 0
     for rank in range(2):
         own = [line.partition("] ")[2].strip() for line in lines if line.startswith(f"[trainer.{rank}]")]
         assert own == [f"begin trainer {rank} of 2", *(f"line {number} of {rank}" for number in range(3)), "end"]
@@ -149,7 +148,7 @@ def test_a_client_that_is_killed_starts_nothing_twice(desk: ClusterDesk, laptop:
     place.write_text(f'{place.read_text()}commands = "{wrapped}"\n')
     words = ("submit", "--on", "hpc", "--nnodes", "2", "--", "train.py", "until=go")
     with desk.start(*words) as client:
-        eventually(lambda: (wrapped / "answer").exists() and (wrapped / "answer").read_text() != "", within_s=60)
+        eventually(lambda: (wrapped / "answer").exists() and (wrapped / "answer").read_text() != "")
         client.send_signal(signal.SIGKILL)
         # The client is a child of the command that enters the host.
         for line in desk.left():
@@ -181,7 +180,7 @@ def test_a_login_node_that_is_away(desk: ClusterDesk, laptop: Laptop) -> None:
         (machine.files / ".bashrc").write_text(f"export SLURM_CONF={laptop.cluster.config}\n")
         (work_of(desk, handle) / "go").touch()
         rest = following.stdout.read()
-        assert following.wait(100) == 0
+        assert following.wait(PATIENCE_S) == 0
     assert "[trainer.1] end" in rest
     assert "[trainer.0] end" in rest
 
@@ -198,7 +197,7 @@ def test_what_is_missing_on_the_login_node_is_told(desk: ClusterDesk) -> None:
 def test_commands_and_files_go_through_the_login_node(desk: ClusterDesk) -> None:
     handle = desk.submit("--nnodes", "2", "--", "train.py", "lines=3", "write=out/model", "until=go")
     work = work_of(desk, handle)
-    eventually(lambda: {"trainer.0 begin", "trainer.1 begin"} <= {*desk.said(work)}, within_s=60)
+    eventually(lambda: {"trainer.0 begin", "trainer.1 begin"} <= {*desk.said(work)})
     reaching.tells_what_a_worker_sees(desk, handle, 1, str(work))
     reaching.passes_bytes_on(desk, handle)
     reaching.ends_with_its_client(desk, handle, reaching.processes_with)

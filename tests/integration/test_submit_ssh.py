@@ -19,11 +19,10 @@ import pytest
 
 from testbed import hosts, sshd
 from testbed.pytest_support import NetworkFactory, SshFactory
-from tests.integration import submitting
-from tests.support import Program, chance, command_lines, eventually, remember_launcher
+from tests.support import PATIENCE_S, Program, chance, command_lines, eventually, remember_launcher, submitting
+from tests.support.paths import WORKERS
 
 pytestmark = [pytest.mark.ssh, pytest.mark.netns]
-WORKERS = Path(__file__).parent / "workers"
 
 
 class Lab:
@@ -64,7 +63,7 @@ class Lab:
 
     def umiak(self, *words: str, status: int | None = 0, env: Mapping[str, str] | None = None) -> str:
         with self.start(*words, env=env) as process:
-            out, err = process.communicate(timeout=100)
+            out, err = process.communicate(timeout=PATIENCE_S)
         assert status is None or process.returncode == status, f"{words} ended with {process.returncode}:\n{out}{err}"
         return out if status == 0 else f"{out}{err}"
 
@@ -85,7 +84,7 @@ class Lab:
         return sorted(found)
 
     def until_started(self, count: int) -> None:
-        eventually(lambda: len(self.starts()) >= count, within_s=60)
+        eventually(lambda: len(self.starts()) >= count)
 
     def go(self) -> None:
         (self.shared / "go").touch()
@@ -147,7 +146,7 @@ def test_a_job_runs_on_all_hosts_and_its_end_is_told(lab: Lab) -> None:
     follower = lab.start("logs", "-f", handle)
     lab.go()
     lab.umiak("wait", handle)
-    output, _ = follower.communicate(timeout=100)
+    output, _ = follower.communicate(timeout=PATIENCE_S)
     whole = [f"line {number}" for number in range(20)]
     for rank in range(4):
         assert own_lines(output, f"trainer.{rank}") == [f"begin trainer {rank} of 4", *whole, "end"]
@@ -202,7 +201,6 @@ def test_lines_of_all_hosts_are_in_the_order_of_time(lab: Lab) -> None:
                     f"turn {turn}\n" in path.read_text()
                     for path in machine.files.glob(".umiak/runs/*/*/log/*/workerlog.0")
                 ),
-                within_s=60,
             )
 
     take(0, 8)
@@ -217,7 +215,7 @@ def test_lines_of_all_hosts_are_in_the_order_of_time(lab: Lab) -> None:
     assert [follower.stdout.readline().strip() for _ in range(4)] == whole[4:8]
     take(8, 12)
     lab.go()
-    assert sorted(follower.communicate(timeout=100)[0].splitlines()) == sorted(whole[8:])
+    assert sorted(follower.communicate(timeout=PATIENCE_S)[0].splitlines()) == sorted(whole[8:])
 
 
 def test_the_first_failure_is_the_exit_code(lab: Lab) -> None:
@@ -317,7 +315,7 @@ def test_a_host_that_dies_in_the_middle_ends_the_job_and_is_named(distant: Lab) 
     handle = lab.submit("--nnodes", "4", "--", "train.py", "until=never")
     lab.until_started(4)
     lab.cluster.machines[2].kill()
-    told = eventually(lambda: _over(lab, handle), within_s=60)
+    told = eventually(lambda: _over(lab, handle))
     assert told["state"] == "failed"
     assert lab.cluster.machines[2].name in told["reason"]
     (node,) = [each for each in told["nodes"] if each["name"] == lab.cluster.machines[2].name]
@@ -352,12 +350,12 @@ def test_a_host_that_cannot_be_reached_for_a_while_loses_no_line(
     told = lab.status(handle)
     assert (told["state"], told["said"]) == ("running", "unreachable")
     assert "node2" in told["reason"]
-    eventually(lambda: "[umiak] node2" in output.read_text(), within_s=60)
+    eventually(lambda: "[umiak] node2" in output.read_text())
     lab.go()
     eventually(lambda: "[trainer.3] end" in output.read_text())
     net.heal(net.hosts[0], net.hosts[2])
     lab.umiak("wait", handle)
-    assert follower.communicate(timeout=100)[0] is None
+    assert follower.communicate(timeout=PATIENCE_S)[0] is None
     assert follower.returncode == 0
     whole = [f"line {number}" for number in range(200)]
     for rank in range(4):
@@ -373,7 +371,7 @@ def test_a_client_that_is_killed_and_repeated_starts_the_job_once(distant: Lab) 
         client = lab.start(*words)
         time.sleep(draw.random() * 3)  # any moment will do: nothing is expected of it
         client.send_signal(signal.SIGKILL)
-        out, _ = client.communicate(timeout=100)
+        out, _ = client.communicate(timeout=PATIENCE_S)
         if out.strip():
             break
         print(f"attempt {attempt} was killed without an answer")
@@ -392,13 +390,13 @@ def test_a_run_that_restarts_its_workers_says_so(lab: Lab) -> None:
         f"name: ctr\nfiles: .\ncommand: restarted.py {lab.shared}\nnodes: 2\nrestarts: 3\nenv: {{UMIAK_FAILURE_GRACE: '600'}}\n"
     )
     handle = lab.submit("job.yaml")
-    eventually(lambda: lab.status(handle)["state"] == "restarting", within_s=60)
+    eventually(lambda: lab.status(handle)["state"] == "restarting")
     told = lab.status(handle)
     assert told["reason"] == "trainer 0 failed, restart 1 of 3"
     assert [(node["state"], bool(node["host"])) for node in told["nodes"]] == [("restarting", True)] * 2
     lab.go()
-    eventually((lab.shared / "life.1.1").exists, within_s=60)
-    eventually(lambda: lab.status(handle)["state"] == "running", within_s=60)
+    eventually((lab.shared / "life.1.1").exists)
+    eventually(lambda: lab.status(handle)["state"] == "running")
     (lab.shared / "end").touch()
     lab.umiak("wait", handle)
 
@@ -413,7 +411,7 @@ def test_stubborn_workers_end_soon_after_a_supervisor_was_killed(lab: Lab) -> No
     (supervisor,) = _supervisors(machine)
     os.kill(supervisor, signal.SIGKILL)
     assert lab.status(handle)["state"] == "stopping"
-    eventually(lambda: not lab.processes(), within_s=120)
+    eventually(lambda: not lab.processes())
     told = lab.status(handle)
     assert told["state"] == "lost"
     assert "its supervisor was killed" in told["reason"]
@@ -434,11 +432,11 @@ def test_trainers_end_when_the_host_of_their_servers_has_lost_its_launcher(dista
         f"name: ctr\ncommand: waiting.py {lab.shared}\nroles: {{server: {{nodes: 1}}, trainer: {{nodes: 3}}}}\nfiles: .\n"
     )
     handle = lab.submit("job.yaml")
-    eventually(lambda: len([*lab.shared.glob("trainer.*")]) == 3, within_s=100)
+    eventually(lambda: len([*lab.shared.glob("trainer.*")]) == 3)
     for pid in _launchers(lab.cluster.machines[0]):
         with contextlib.suppress(ProcessLookupError):  # one half ends with the other
             os.kill(pid, signal.SIGKILL)
-    told = eventually(lambda: _over(lab, handle), within_s=100)
+    told = eventually(lambda: _over(lab, handle))
     assert told["state"] == "failed"
     assert [each["state"] for each in told["nodes"]] == ["failed"] * 4
     assert all("UM" in each["reason"] or "was lost" in each["reason"] for each in told["nodes"][1:])
@@ -478,9 +476,9 @@ def test_a_client_that_dies_while_it_follows_comes_back_to_the_next_line(distant
     output = lab.directory / "output"
     with open(output, "w") as file:
         follower = lab.start("logs", "-f", "--json", handle, stdout=file)
-    eventually(lambda: output.read_text().count('"line 49"') == 4, within_s=60)
+    eventually(lambda: output.read_text().count('"line 49"') == 4)
     follower.kill()
-    follower.communicate(timeout=100)
+    follower.communicate(timeout=PATIENCE_S)
     assert lab.status(handle)["state"] == "running"
     lab.go()
     lab.umiak("wait", handle)
@@ -515,7 +513,7 @@ def test_a_disk_that_fills_up_during_a_run_stops_nothing(distant: Lab) -> None:
     full.disk.fill()
     assert lab.status(handle)["state"] == "running"
     lab.go()
-    told = eventually(lambda: _over(lab, handle), within_s=60)
+    told = eventually(lambda: _over(lab, handle))
     assert told["state"] == "succeeded", told
     assert [each["state"] for each in told["nodes"]] == ["succeeded"] * 4
     assert lab.processes() == []

@@ -9,7 +9,7 @@ import pytest
 
 from testbed.pytest_support import NetworkFactory, SshFactory
 from tests.integration.test_submit_ssh import Lab
-from tests.support import eventually
+from tests.support import PATIENCE_S, eventually
 
 pytestmark = [pytest.mark.ssh, pytest.mark.netns]
 
@@ -29,7 +29,7 @@ def test_an_elastic_job_that_lost_a_host_and_finished_has_succeeded(lab: Lab, lo
     gone.kill()
     others = [each.name for each in lab.cluster.machines if each is not gone]
     # Both others start their workers again, in a job of two.
-    eventually(lambda: len(lab.starts()) >= 4, within_s=100)
+    eventually(lambda: len(lab.starts()) >= 4)
     told = lab.status(handle)
     rows = {row["name"]: row for row in told["nodes"]}
     assert rows[gone.name]["state"] == "running"  # it counts as lost after `lost_after` seconds only
@@ -102,18 +102,18 @@ def test_a_running_run_is_found_from_another_project_with_a_place_of_the_same_na
 def test_a_command_whose_answer_was_lost_finds_its_run_only_while_that_is_the_same(lab: Lab) -> None:
     words = ("submit", "--nnodes", "2", "--", "train.py", f"until={lab.shared}/go")
     with open("/dev/full", "w") as full, lab.start(*words, stdout=full) as client:
-        _, err = client.communicate(timeout=100)
+        _, err = client.communicate(timeout=PATIENCE_S)
     assert client.returncode == 3
     handle = err.partition("the job was started: ")[2].split()[0]  # the other stream has it
     assert lab.umiak(*words).strip() == handle
     lab.umiak("wait", handle, "--timeout", "0", status=3)
     with open("/dev/full", "w") as full, lab.start("submit", "--name", "two", *words[1:], stdout=full) as client:
-        client.communicate(timeout=100)
+        client.communicate(timeout=PATIENCE_S)
     lab.go()
     runs = {row["name"]: row for row in json.loads(lab.umiak("list", "--json"))}
     lab.umiak("wait", runs["two"]["handle"])
     with lab.start("submit", "--name", "two", *words[1:]) as client:
-        out, err = client.communicate(timeout=100)
+        out, err = client.communicate(timeout=PATIENCE_S)
     assert out.strip() != runs["two"]["handle"]
     assert f"{runs['two']['handle']} was submitted before" in err
     assert "it is over: succeeded" in err

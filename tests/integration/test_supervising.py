@@ -13,7 +13,7 @@ import pytest
 
 from testbed.ports import free_port
 from testbed.pytest_support import NetworkFactory, require
-from tests.integration.launching import WORKERS, Stage, until
+from tests.support.launching import WORKERS, Stage, until
 
 MASTER = "--master 10.88.0.1:7000"
 
@@ -145,13 +145,13 @@ def test_a_worker_that_was_killed_for_want_of_memory_is_named(stage: Stage) -> N
 # ---- restarts
 
 
-@pytest.mark.parametrize("meeting", ["alone", "address", pytest.param("etcd", marks=pytest.mark.etcd)])
-def test_restarts_work_with_every_kind_of_master(stage: Stage, meeting: str, request: pytest.FixtureRequest) -> None:
+@pytest.mark.parametrize("discovery", ["alone", "address", pytest.param("etcd", marks=pytest.mark.etcd)])
+def test_restarts_work_with_every_kind_of_master(stage: Stage, discovery: str, request: pytest.FixtureRequest) -> None:
     masters = {"alone": "", "address": f"--nnodes 2 --master 127.0.0.1:{free_port()}"}
-    if meeting == "etcd":
+    if discovery == "etcd":
         masters["etcd"] = f"--nnodes 2 --master etcd://{request.getfixturevalue('etcd_server').endpoint}"
-    flags = f"{masters[meeting]} --nproc_per_node 2 --max_restart 2 --failure_grace 2"
-    launchers = [stage.launch(flags) for _ in range(1 if meeting == "alone" else 2)]
+    flags = f"{masters[discovery]} --nproc_per_node 2 --max_restart 2 --failure_grace 2"
+    launchers = [stage.launch(flags) for _ in range(1 if discovery == "alone" else 2)]
     for restart, order in enumerate(["signal 9", "exit 3"]):
         lives = stage.story.until_alive(generation=restart + 1)
         assert {life.restarts for life in lives} == {restart}
@@ -293,7 +293,15 @@ def test_the_journal_of_a_real_run_replays_to_the_same_decisions(stage: Stage, n
     stage.story.order("end")
     assert first.wait() == 0
     kinds = {entry["event"]["is"] for entry in first.events() if "event" in entry}
-    assert {"Start", "LinkUp", "Received", "WorkerExited", "PortsHeld", "NodeSaid", "NodeClosed"} <= kinds
+    assert {
+        "Start",
+        "LinkUp",
+        "MessageFromMaster",
+        "WorkerExited",
+        "PortsHeld",
+        "MessageFromNode",
+        "NodeClosed",
+    } <= kinds
     said = [entry["event"]["message"]["is"] for entry in first.events() if "message" in entry.get("event", {})]
     assert {"Join", "Form", "Stop", "Stopped", "Failed", "Done", "Finish"} <= set(said)
     assert first.check_replay() == len([entry for entry in first.events() if "event" in entry]) > 15

@@ -22,8 +22,9 @@ import pytest
 
 from testbed import etcd, hosts, processes, pytest_support, workspace
 from testbed.pytest_support import NetworkFactory
+from tests.support import PATIENCE_S
+from tests.support.paths import ROOT
 
-ROOT = Path(__file__).parents[2]
 PORT = 5000
 
 ECHO = f"""
@@ -54,7 +55,7 @@ def start_echo(host: hosts.Host) -> subprocess.Popen[str]:
 
 
 def call(host: hosts.Host, name: str) -> str:
-    return host.run([sys.executable, "-c", CALL, name], timeout=30, check=True).stdout.strip()
+    return host.run([sys.executable, "-c", CALL, name], timeout=PATIENCE_S, check=True).stdout.strip()
 
 
 def connect(host: hosts.Host, address: str, timeout: float = 10) -> socket.socket:
@@ -73,7 +74,7 @@ def is_silent(connection: socket.socket, seconds: float = 1.0) -> bool:
 
 
 def eventually(what: Callable[[], bool]) -> bool:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + PATIENCE_S
     while not what():
         if time.monotonic() > deadline:
             return False
@@ -177,7 +178,7 @@ def test_signals_reach_the_program_itself(network: NetworkFactory) -> None:
     assert "State:\tT" in Path(f"/proc/{process.pid}/status").read_text()
     processes.resume(process)
     process.terminate()
-    assert process.wait(timeout=30) == 7
+    assert process.wait(timeout=PATIENCE_S) == 7
 
 
 @pytest.mark.netns
@@ -222,6 +223,75 @@ def test_a_cut_is_silent_in_the_other_direction_too(network: NetworkFactory) -> 
         assert is_silent(connection)
         net.heal(b, a)
         assert connection.recv(100) == b""
+
+
+@pytest.mark.netns
+def test_a_slow_link_delays_all_that_passes_it_and_changes_nothing(network: NetworkFactory) -> None:
+    net = network(3)
+    a, b, c = net.hosts
+    for host in net.hosts:
+        start_echo(host)
+    data = random.Random(1).randbytes(3_000_000)
+
+    def round_trip_s(connection: socket.socket) -> float:
+        began = time.monotonic()
+        assert echo(connection, b"1") == b"1"
+        return time.monotonic() - began
+
+    def sent_and_back(connection: socket.socket) -> bytes:
+        sender = threading.Thread(target=connection.sendall, args=[data])
+        sender.start()
+        back = bytearray()
+        while len(back) < len(data):
+            back += connection.recv(1 << 16)
+        sender.join()
+        return bytes(back)
+
+    with connect(a, b.address, 60) as to_b, connect(a, b.address6, 60) as to_b_v6, connect(a, c.address) as to_c:
+        net.slow_down(a, b, delay_s=0.05)
+        assert min(round_trip_s(to_b), round_trip_s(to_b_v6)) >= 0.1
+        net.slow_down(b, a, delay_s=0.001, bits_per_s=100e6)
+        began = time.monotonic()
+        assert sent_and_back(to_b) == data
+        assert time.monotonic() - began > 8 * len(data) / 100e6
+        net.speed_up(a, b)
+        assert sent_and_back(to_b) == sent_and_back(to_c) == data
+
+
+@pytest.mark.netns
+def test_a_stalled_link_loses_nothing_and_a_slow_one_can_be_cut(network: NetworkFactory) -> None:
+    net = network(3)
+    a, b, c = net.hosts
+    start_echo(b)
+    start_echo(c)
+    with connect(a, b.address, 60) as connection, connect(a, c.address) as to_c:
+        net.stall(a, b)
+        connection.sendall(b"1")
+        assert is_silent(connection)
+        assert echo(to_c, b"1") == b"1"
+        net.slow_down(a, b, delay_s=0.001)
+        assert connection.recv(100) == b"1"
+        net.cut(a, b)
+        connection.sendall(b"2")
+        assert is_silent(connection)
+        net.heal(a, b)
+        assert connection.recv(100) == b"2"
+    net.cut(a, b)
+    with pytest.raises(TimeoutError):
+        connect(a, b.address, timeout=0.3)
+
+
+@pytest.mark.netns
+def test_a_link_that_is_cut_stays_so_when_it_becomes_slow(network: NetworkFactory) -> None:
+    net = network(2)
+    a, b = net.hosts
+    start_echo(b)
+    net.cut(a, b)
+    net.slow_down(a, b, delay_s=0.001)
+    with pytest.raises(TimeoutError):
+        connect(a, b.address, timeout=0.3)
+    net.heal(a, b)
+    assert call(a, b.name) == "hello 10.88.0.2"
 
 
 @pytest.mark.netns
@@ -357,7 +427,7 @@ def test_shell_beside_a_network() -> None:
     pytest_support.require(hosts.available())
     typed = "node1 hostname\nnode0 getent hosts node1\ncut node1 node0\nheal node0 node1\nexit 5\n"
     command = [sys.executable, "-m", "testbed", "hosts", "2"]
-    done = subprocess.run(command, cwd=ROOT, input=typed, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, cwd=ROOT, input=typed, capture_output=True, text=True, timeout=PATIENCE_S)
     assert done.returncode == 5
     assert done.stdout.split() == ["node1", "10.88.0.2", "node1"]
     assert "10.88.0.1" in done.stderr
@@ -483,7 +553,7 @@ def test_etcd_for_a_person() -> None:
         socket.create_connection((address, int(port)), timeout=10).close()
         assert person.stderr.readline() == "etcd runs; Ctrl-C ends it\n"
         person.send_signal(signal.SIGINT)
-        assert person.wait(timeout=30) == 0
+        assert person.wait(timeout=PATIENCE_S) == 0
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection((address, int(port)), timeout=10)
 

@@ -16,10 +16,10 @@ from testbed.kubernetes import cluster as clusters
 from testbed.kubernetes import control_plane as planes
 from testbed.kubernetes import fake_nodes as fakes
 from testbed.pytest_support import require
+from tests.support import PATIENCE_S
+from tests.support.paths import ROOT
 
 pytestmark = pytest.mark.kubernetes
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 def pod(name: str, namespace: str, *command: str, annotations: dict[str, str] | None = None, **spec) -> dict:
@@ -308,7 +308,7 @@ def test_nothing_is_left_of_a_cluster_whose_owner_was_killed():
     require(clusters.available())
     interfaces = os.listdir("/sys/class/net")
     directory = assert_nothing_left(CLUSTER_OWNER)
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE_S
     while left := [*Path("/sys/fs/cgroup").glob(f"*/{directory.name}"), *Path("/sys/fs/cgroup").glob(directory.name)]:
         assert time.monotonic() < deadline, left
         time.sleep(0.05)
@@ -334,7 +334,7 @@ def assert_nothing_left(program: str) -> Path:
             assert processes_with(directory)
         finally:
             os.kill(owner.pid, signal.SIGKILL)
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE_S
     while Path(directory).exists() or processes_with(directory):
         assert time.monotonic() < deadline, processes_with(directory)
         time.sleep(0.05)

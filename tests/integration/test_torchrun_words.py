@@ -13,9 +13,9 @@ import pytest
 
 from testbed.ports import free_port
 from testbed.pytest_support import NetworkFactory
-from tests.integration.launching import OBEDIENT, WORKERS, Stage
+from tests.support.launching import OBEDIENT, WORKERS, Stage
+from tests.support.paths import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 PEERS = ROOT / ".venv-peers" / "bin"
 TOKEN = {"UMIAK_TOKEN": "known to both of the nodes"}
 RECORDING = WORKERS / "recording.py"

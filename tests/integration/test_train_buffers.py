@@ -10,12 +10,11 @@ import numpy as np
 import pytest
 
 from testbed.pytest_support import require
-from tests.train_runs import EPOCHS, Work, slow
+from tests.support.train_runs import EPOCHS, Work, slow
 
 pytestmark = [
     pytest.mark.paddle,
     pytest.mark.usefixtures("paddle"),
-    pytest.mark.timeout(180),
     pytest.mark.filterwarnings("ignore:When training, we now always track"),
 ]
 
@@ -73,7 +72,7 @@ def evaluated(work: Work, runner: str) -> dict[str, float]:
 
 @pytest.mark.parametrize("runner", ["alone", "sync", "async", "geo", "collective"])
 def test_an_evaluation_of_what_was_saved_says_what_training_said(work: Work, runner: str) -> None:
-    done = work.here(runner) if runner == "alone" else work.run(runner)
+    done = work.here(runner) if runner == "alone" else work.run_forked(runner)
     assert done.status == 0, done.said
     trained = evaluated(work, runner)
     assert work.here("infer", "-o", f"runner.infer.init_model_path=out/{runner}/{LAST}").status == 0
@@ -147,7 +146,7 @@ def test_two_trainers_agree_on_the_mean(work: Work, runner: str) -> None:
             "self.batches.set_value(self.batches * 0 + 70000 * (1 + int(os.environ['UMIAK_RANK'])))",
         )
     )
-    done = work.run(runner, "-o", f"runner.{runner}.epochs=1")
+    done = work.run_forked(runner, "-o", f"runner.{runner}.epochs=1")
     assert done.status == 0, done.said
     kept = arrays(work, runner, "0")
     assert kept["batches"].astype(np.uint16).view(np.int64) == 70000
@@ -156,7 +155,7 @@ def test_two_trainers_agree_on_the_mean(work: Work, runner: str) -> None:
 
 @pytest.mark.parametrize("runner", ["sync", "collective"])
 def test_stopped_and_killed_it_comes_to_the_same_bits(work: Work, runner: str) -> None:
-    whole = work.run(runner)
+    whole = work.run_forked(runner)
     assert whole.status == 0, whole.said
     expected = work.checkpoint("out", runner, LAST)
     work.forget("out", "steps", "run")
@@ -173,7 +172,7 @@ def test_stopped_and_killed_it_comes_to_the_same_bits(work: Work, runner: str) -
         else:
             started.kill(how)
             assert started.end().status != 0
-    done = work.run(runner, "--resume")
+    done = work.run_forked(runner, "--resume")
     assert done.status == 0, done.said
     assert TABLE in expected
     assert work.checkpoint("out", runner, LAST) == expected

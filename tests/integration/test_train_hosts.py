@@ -10,12 +10,11 @@ from pathlib import Path
 import pytest
 
 from testbed.pytest_support import NetworkFactory, require
-from tests.integration.launching import Stage
-from tests.train_helpers import COLLECTIVE_CLUSTER
-from tests.train_runs import EPOCHS, SAMPLES, made
+from tests.support.launching import Stage
+from tests.support.train_helpers import COLLECTIVE_CLUSTER
+from tests.support.train_runs import EPOCHS, SAMPLES, made
 
-pytestmark = [pytest.mark.paddle, pytest.mark.netns, pytest.mark.timeout(180)]
-WITHIN_S = 150
+pytestmark = [pytest.mark.paddle, pytest.mark.netns]
 
 
 @pytest.mark.parametrize("runner", ["sync", "async", "collective"])
@@ -37,7 +36,7 @@ def test_two_nodes_train_together(runner: str, tmp_path: Path, stage: Stage, net
         }
         command = [sys.executable, "-m", "umiak.cli.main", "train", *words, "--run_dir", f"run{rank}"]
         launchers.append(stage.start(command, host=host, env=env, cwd=shared))
-    assert [launcher.wait(within_s=WITHIN_S) for launcher in launchers] == [0, 0], stage.transcript()
+    assert [launcher.wait() for launcher in launchers] == [0, 0], stage.transcript()
     from umiak.ps import checkpoint
     from umiak.train.checkpoints.progress import from_plain
 
@@ -73,7 +72,7 @@ def test_a_collective_job_on_paddlecloud(tmp_path: Path, stage: Stage, network: 
         }
         command = [sys.executable, "-m", "paddlerec.run", "-m", "config.yaml", "-o", "runner.device=cpu"]
         launchers.append(stage.start([*command, "--run_dir", f"run{rank}"], host=host, env=env, cwd=tmp_path))
-    assert [launcher.wait(within_s=WITHIN_S) for launcher in launchers] == [0, 0], stage.transcript()
+    assert [launcher.wait() for launcher in launchers] == [0, 0], stage.transcript()
     from umiak.ps import checkpoint
     from umiak.train.checkpoints.progress import from_plain
 

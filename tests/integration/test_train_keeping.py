@@ -11,12 +11,11 @@ import numpy as np
 import pytest
 
 from testbed.pytest_support import require
-from tests.train_runs import EPOCHS, SAMPLES, Whole, Work
+from tests.support.train_runs import EPOCHS, SAMPLES, Whole, Work
 
 pytestmark = [
     pytest.mark.paddle,
     pytest.mark.usefixtures("paddle"),
-    pytest.mark.timeout(180),
     pytest.mark.filterwarnings("ignore:No ccache"),
 ]
 
@@ -53,6 +52,10 @@ def test_checkpoints_and_models_behind_a_url(work: Work, monkeypatch: pytest.Mon
     done = work.here("alone", *words, "-o", f"runner.alone.epochs={EPOCHS + 1}", "--resume")
     assert done.status == 0, done.said
     assert f"resuming from file://{there}/models/{EPOCHS - 1}" in done.said
+    kept = json.loads((work.path / "run" / "alone" / "config.json").read_text())
+    assert (kept["config"], kept["runner"]) == (str(work.path / "config.yaml"), "alone")
+    assert kept["settings"]["runner.epochs"] == EPOCHS + 1, "as it was overridden"
+    assert kept["settings"]["runner.save_checkpoint_path"] == f"file://{there}/models"
     assert work.names("there", "models") == [str(EPOCHS)]
     done = work.here("infer", "-o", f"runner.infer.init_model_path=file://{there}/models")
     assert done.status == 0, done.said
@@ -88,15 +91,15 @@ def test_a_model_for_serving_that_answers_otherwise_is_an_error(work: Work, monk
 @pytest.mark.parametrize("strategy", ["geo", "sync"])
 def test_a_model_for_serving_of_a_job_with_servers(work: Work, strategy: str) -> None:
     """In geo a trainer has rows of its own; what is served is what the servers have."""
-    done = work.run(strategy, "-o", f"runner.{strategy}.save_inference_path=served")
+    done = work.run_forked(strategy, "-o", f"runner.{strategy}.save_inference_path=served")
     assert done.status == 0, done.said
     assert work.names("served") == [str(epoch) for epoch in range(EPOCHS)]
 
 
 def test_from_steps_in_common_to_none(work: Work) -> None:
-    done = work.run("sync")
+    done = work.run_forked("sync")
     assert done.status == 0, done.said
-    done = work.run("async", "-o", f"runner.async.init_model_path=out/sync/{EPOCHS - 1}")
+    done = work.run_forked("async", "-o", f"runner.async.init_model_path=out/sync/{EPOCHS - 1}")
     assert done.status == 0, done.said
     assert [row["samples"] for row in work.epochs("async")] == [SAMPLES] * EPOCHS
 

@@ -8,10 +8,10 @@ import json
 import pytest
 
 from testbed.pytest_support import require
-from tests.train_runs import EPOCHS, FREE, Work
+from tests.support.train_runs import EPOCHS, FREE, Work
 from umiak.train.run.feeds import LONGEST_BLOCK
 
-pytestmark = [pytest.mark.paddle, pytest.mark.usefixtures("paddle"), pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.paddle, pytest.mark.usefixtures("paddle")]
 
 BATCH = 16
 
@@ -28,7 +28,7 @@ def test_a_line_after_so_many_batches(work: Work, runner: str, interval: int) ->
     words = ["-o", f"runner.{runner}.print_interval={interval}", "-o", f"dataset.train.batch_size={BATCH}"]
     words += ["-o", f"runner.{runner}.save_step_interval=-1"]
     words += ["-o", f"runner.{runner}.runner_result_dump_path={work.path / 'own'}"]
-    done = work.here(runner, *words) if runner == "alone" else work.run(runner, *words)
+    done = work.here(runner, *words) if runner == "alone" else work.run_forked(runner, *words)
     assert done.status == 0, done.said
     told = [row for row in work.metrics(runner) if row["event"] == "progress"]
     for epoch in range(EPOCHS):

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from testbed.pytest_support import require
-from tests.train_runs import EPOCHS, Work
+from tests.support.train_runs import EPOCHS, Work
 
-pytestmark = [pytest.mark.paddle, pytest.mark.usefixtures("paddle"), pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.paddle, pytest.mark.usefixtures("paddle")]
 
 LAST = str(EPOCHS - 1)
 
@@ -35,7 +35,7 @@ def test_a_parameters_own_rate_and_regularizer_act(work: Work, runner: str) -> N
     strong = "paddle.ParamAttr(regularizer=paddle.regularizer.L2Decay(100.0))"
     still = "paddle.ParamAttr(learning_rate=0.0, initializer=paddle.nn.initializer.Constant(0.25))"
     path.write_text(text.replace("Linear(width, 8)", f"Linear(width, 8, weight_attr={strong}, bias_attr={still})"))
-    done = work.here(runner) if runner == "alone" else work.run(runner)
+    done = work.here(runner) if runner == "alone" else work.run_forked(runner)
     assert done.status == 0, done.said
     assert values(work, runner, LAST, "dense.rate-0").tolist() == [0.25] * 8
     drawn = np.abs(values(work, runner, LAST, "dense.l2-100"))
@@ -59,7 +59,7 @@ def test_a_parameter_that_needs_no_clip_is_not_clipped(work: Work, runner: str, 
     text = path.read_text().replace("Linear(8, 1)", f"Linear(8, 1, weight_attr={held}, bias_attr={free})")
     path.write_text(text)
     words = ["-o", f"hyper_parameters.optimizer={{class: SGD, learning_rate: 0.5, {clipped_by}: 1.0e-7}}"]
-    done = work.here(runner, *words) if runner == "alone" else work.run(runner, *words)
+    done = work.here(runner, *words) if runner == "alone" else work.run_forked(runner, *words)
     assert done.status == 0, done.said
     dense = values(work, runner, LAST, "dense")
     free_values = values(work, runner, LAST, "dense.no-clip") if clipped_by != "clip_norm" else dense[-1:]
@@ -97,7 +97,7 @@ def test_rmsprop_and_the_global_norm_of_the_config_act(work: Work, runner: str) 
     def moved(said: str) -> float:
         work.forget("out", "steps", "run")
         words = ("-o", f"hyper_parameters.optimizer={said}")
-        done = work.here(runner, *words) if runner == "alone" else work.run(runner, *words)
+        done = work.here(runner, *words) if runner == "alone" else work.run_forked(runner, *words)
         assert done.status == 0, done.said
         rows = export.contents(str(work.path / "out" / runner / LAST))["embedding"]["rows"].values()
         return float(np.mean([np.abs(np.asarray(row)[:4]).mean() for _, row in rows]))

@@ -58,7 +58,8 @@ def with_umiak(directory: Path, rule: str, rate: float) -> tuple[list[float], di
     from umiak.ps.options import SessionOptions
     from umiak.ps.sessions import Session
     from umiak.ps.strategies import Sync
-    from umiak.train.config.values import DenseSlot, Learning
+    from umiak.train.config.slots import DenseSlot
+    from umiak.train.config.values import Learning
     from umiak.train.engines.engine import EngineOptions
     from umiak.train.engines.paddle import PaddleEngine, load_model
     from umiak.train.modeling import Slots

@@ -8,9 +8,9 @@ import signal
 import pytest
 
 from testbed.pytest_support import require
-from tests.train_runs import EPOCHS, Work, slow
+from tests.support.train_runs import EPOCHS, Work, slow
 
-pytestmark = [pytest.mark.paddle, pytest.mark.usefixtures("paddle"), pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.paddle, pytest.mark.usefixtures("paddle")]
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def test_events_are_still_printed_where_they_were_asked_for(work: Work) -> None:
 @pytest.mark.parametrize("runner", ["alone", "sync"])
 def test_warnings_are_said_whole(work: Work, runner: str) -> None:
     work.change("  dim: 4\n", "  dim: 4\n  width: 8\n")
-    done = work.run(runner, "--quiet")
+    done = work.run_forked(runner, "--quiet")
     assert done.status == 0
     lines = [line.removeprefix("[trainer 0] ") for line in done.said.splitlines()]
     assert lines[0].startswith("warning: ")
@@ -58,7 +58,7 @@ def test_a_run_that_fails_says_why(work: Work, runner: str) -> None:
     )
     head = "    def logit(self, inputs):\n"
     path.write_text(path.read_text().replace(head, head + blow))
-    done = work.run(runner, "--quiet")
+    done = work.run_forked(runner, "--quiet")
     assert done.status == 1, done.said
     assert "[UM-TRAIN-014]" in done.said
     assert "epoch 1/" not in done.said

@@ -17,13 +17,13 @@ from pathlib import Path
 import pytest
 
 from testbed.pytest_support import require
-from tests.slot_helpers import packed
 from tests.support import chance
-from tests.train_runs import BATCH, EPOCHS, SAMPLES, WAIT_S, Done, Whole, Work, contents, slow
+from tests.support.slot_helpers import packed
+from tests.support.train_runs import BATCH, EPOCHS, SAMPLES, WAIT_S, Done, Whole, Work, contents, slow
 from umiak.train.checkpoints import runs
 from umiak.train.run.stop_signal import StopSignal
 
-pytestmark = [pytest.mark.paddle, pytest.mark.usefixtures("paddle"), pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.paddle, pytest.mark.usefixtures("paddle")]
 
 LAST = str(EPOCHS - 1)
 PACE_S = 0.03
@@ -79,7 +79,7 @@ def disturbed(work: Work, runner: str, *how: str, words: Sequence[str] = ()) -> 
     """A run that is disturbed in these ways, one after another, and then goes on to its end."""
     for each in how:
         disturb(work, runner, each, 14, *words)
-    done = work.run(runner, "--resume", *words)
+    done = work.run_forked(runner, "--resume", *words)
     assert done.status == 0, done.said
     assert work.names("out", runner) == [str(epoch) for epoch in range(EPOCHS)]
     assert [row["samples"] for row in work.epochs(runner)] == [SAMPLES] * EPOCHS, "every sample once"
@@ -93,6 +93,19 @@ def test_sync_training_is_the_same_bits_after_all_that_can_happen_to_it(work: Wo
     draw = chance()
     disturbed(work, "sync", draw.choice(["trainer", "server"]), "stop", draw.choice(["launcher", "everything"]))
     assert work.checkpoint("out", "sync", LAST) == whole.of("sync").checkpoint("out", "sync", LAST)
+
+
+def test_sync_training_with_bfloat16_on_the_wire_too(work: Work, whole: Whole) -> None:
+    narrow = ["-o", "runner.sync.wire=bfloat16"]
+    disturbed(work, "sync", chance().choice(["trainer", "server", "launcher"]), words=narrow)
+    found, auc = work.checkpoint("out", "sync", LAST), work.epochs("sync")[-1]["evaluated"]["auc"]
+    shutil.rmtree(work.path / "out" / "sync")
+    done = work.run_forked("sync", *narrow)
+    assert done.status == 0, done.said
+    assert work.checkpoint("out", "sync", LAST) == found
+    exact = whole.of("sync")
+    assert found != exact.checkpoint("out", "sync", LAST), "it has been rounded"
+    assert abs(auc - exact.epochs("sync")[-1]["evaluated"]["auc"]) < 0.01
 
 
 def test_collective_training_too(work: Work, whole: Whole) -> None:
@@ -199,7 +212,7 @@ def test_a_trainer_that_is_asked_alone_stops_all_of_them(work: Work) -> None:
     done = started.end()
     assert done.status == 143, done.said
     assert ": stopped by SIGTERM, nothing is lost: resumable from " in done.said.splitlines()[-1]
-    assert work.run("sync", "--resume").status == 0
+    assert work.run_forked("sync", "--resume").status == 0
 
 
 def test_asked_when_all_is_done(work: Work) -> None:
@@ -399,7 +412,7 @@ def test_what_is_left_of_an_epoch_can_be_handed_to_fewer_trainers(work: Work) ->
     disturb(work, "async", "stop", 200, *often, pace_s=0.002)
     done = work.here("async", "--resume", "-o", "runner.async.class=train")
     assert "was saved within an epoch in mode async, and this is alone [UM-TRAIN-016]" in done.said
-    done = work.run("async", "--resume", "-o", "runner.async.worker_num=1", *often)
+    done = work.run_forked("async", "--resume", "-o", "runner.async.worker_num=1", *often)
     assert done.status == 0, done.said
     assert [row["samples"] for row in work.epochs("async")] == [SAMPLES] * EPOCHS
 
@@ -421,7 +434,9 @@ def test_a_warm_start_of_another_strategy_takes_values_and_says_so(work: Work, w
     geo = whole.of("geo")
     still = ("-o", "hyper_parameters.optimizer.learning_rate=1e-30", "-o", "runner.sync.epochs=1")
     path = geo.path / "out" / "geo"
-    done = work.run("sync", "-o", f"runner.sync.init_model_path={path}", "-o", "runner.sync.server_num=1", *still)
+    done = work.run_forked(
+        "sync", "-o", f"runner.sync.init_model_path={path}", "-o", "runner.sync.server_num=1", *still
+    )
     assert done.status == 0, done.said
     assert f"starts from {path}/1, without the optimizer's memory, which is of another kind" in done.said
     assert work.here("infer", "-o", f"runner.infer.init_model_path={path}/1").status == 0
@@ -508,7 +523,7 @@ def test_a_trainer_without_data_takes_part(work: Work) -> None:
     (work.path / "data" / "train" / "all.gz").write_bytes(packed(text, "gzip"))
     # What is dropped out depends on the trainer, too.
     (work.path / "model.py").write_text((work.path / "model.py").read_text().replace("Dropout(0.1)", "Dropout(0.0)"))
-    done = work.run("sync")
+    done = work.run_forked("sync")
     assert done.status == 0, done.said
     assert work.here("alone").status == 0
     peers, alone = (work.checkpoint("out", runner, LAST, zeros_alike=True) for runner in ("sync", "alone"))
@@ -521,7 +536,7 @@ def test_fewer_samples_than_trainers(work: Work, runner: str) -> None:
         (work.path / "data" / "train" / f"part-{part}").unlink()
     first = work.path / "data" / "train" / "part-0"
     first.write_text(first.read_text().splitlines()[0] + "\n")
-    done = work.run(runner)
+    done = work.run_forked(runner)
     assert done.status == 0, done.said
     assert [row["samples"] for row in work.epochs(runner)] == [1] * EPOCHS
 

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from testbed.pytest_support import require
-from tests import dygraph_helpers as models
-from tests.train_runs import EPOCHS, SAMPLES, Done, Work, opened, slow
+from tests.support import dygraph_helpers as models
+from tests.support.train_runs import EPOCHS, SAMPLES, Done, Work, opened, slow
 
-pytestmark = [pytest.mark.paddle, pytest.mark.usefixtures("paddle"), pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.paddle, pytest.mark.usefixtures("paddle")]
 
 LAST = str(EPOCHS - 1)
 
@@ -37,7 +37,7 @@ def sort(work: Work, times: int = 3) -> None:
 
 def run(work: Work, runner: str, *said: str) -> Done:
     words = [word for each in said for word in ("-o", f"runner.{runner}.{each}")]
-    done = work.here(runner, *words) if runner == "alone" else work.run(runner, *words)
+    done = work.here(runner, *words) if runner == "alone" else work.run_forked(runner, *words)
     assert done.status == 0, done.said
     return done
 
@@ -95,13 +95,13 @@ def test_trainers_that_are_stopped_go_on(work: Work, runner: str) -> None:
     assert started.until(lambda: work.paced() >= 9, "some batches")
     started.signal(signal.SIGTERM)
     assert started.end().status == 143
-    done = work.run(runner, "--resume", *words)
+    done = work.run_forked(runner, "--resume", *words)
     assert done.status == 0, done.said
     assert [row["samples"] for row in work.epochs(runner)] == [SAMPLES] * EPOCHS, "every sample once"
     if runner == "async":
         return
     with opened() as other:
-        assert other.run(runner, *words).status == 0
+        assert other.run_forked(runner, *words).status == 0
         assert work.checkpoint("out", runner, LAST) == other.checkpoint("out", runner, LAST)
 
 
@@ -111,11 +111,12 @@ def test_trainers_that_are_stopped_go_on(work: Work, runner: str) -> None:
 )
 def test_another_shuffle_within_an_epoch_is_refused(work: Work, runner: str, window: int, code: str) -> None:
     words = ["-o", f"runner.{runner}.shuffle=100"]
-    started = work.start(runner, *words, env=slow(0.03))
+    start = work.fork if runner == "alone" else work.start
+    started = start(runner, *words, env=slow(0.03))
     assert started.until(lambda: work.paced() >= 3, "three batches")
     started.signal(signal.SIGTERM)
     assert started.end().status == 143
-    done = work.run(runner, "--resume", "-o", f"runner.{runner}.shuffle={window}")
+    done = work.run_forked(runner, "--resume", "-o", f"runner.{runner}.shuffle={window}")
     logs = [path.read_text() for path in Path(work.path, "run", runner).rglob("workerlog.*")]
     assert done.status != 0
     assert code in done.said + "".join(logs)

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from testbed.pytest_support import require
-from tests.integration import submitting
-from tests.integration.paddlecloud_story import DATA, DNN
-from tests.train_helpers import PS_CLUSTER
+from tests.support import submitting
+from tests.support.paddlecloud_story import DATA, DNN
+from tests.support.train_helpers import PS_CLUSTER
 
 pytestmark = pytest.mark.paddle
 

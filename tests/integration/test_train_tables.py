@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from testbed.pytest_support import require
-from tests.train_runs import EPOCHS, IDS, SLOTS, Work
+from tests.support.train_runs import EPOCHS, IDS, SLOTS, Work
 
-pytestmark = [pytest.mark.paddle, pytest.mark.usefixtures("paddle"), pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.paddle, pytest.mark.usefixtures("paddle")]
 
 LAST = str(EPOCHS - 1)
 PER_SLOT = ("-o", "embedding_tables=per_slot")

@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.reader_helpers import csv, joined, labels, user_class
-from tests.slot_helpers import packed
+from tests.support.reader_helpers import csv, joined, labels, user_class
+from tests.support.slot_helpers import packed
 from umiak.core.problem import Exit, UmiakError
 from umiak.train import reading
 from umiak.train.config.values import Dataset

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from testbed.pytest_support import NetworkFactory
-from tests.integration.launching import LAUNCH, OBEDIENT, WORKERS, Stage, freeze, thaw, until
+from tests.support.launching import LAUNCH, OBEDIENT, WORKERS, Stage, freeze, thaw, until
 
 ENDED = "so its watchdog ended it and all its workers [UM-JOB-016]"
 
@@ -22,7 +22,7 @@ def stands_still(pid: int) -> bool:
 
 
 def test_nothing_outlives_a_working_half_that_is_frozen(stage: Stage) -> None:
-    launcher = stage.launch("--nproc_per_node 2 --heartbeat_timeout 2", WORKERS / "stubborn.py")
+    launcher = stage.launch("--nproc_per_node 2 --heartbeat_timeout 6", WORKERS / "stubborn.py")
     stage.story.until_told("has a family", count=2)
     freeze(launcher.halves()[1])
     assert launcher.wait() == 1  # and nobody is left
@@ -30,7 +30,7 @@ def test_nothing_outlives_a_working_half_that_is_frozen(stage: Stage) -> None:
 
 
 def test_a_launcher_that_is_frozen_while_it_waits_for_others_ends(stage: Stage) -> None:
-    launcher = stage.launch("--nnodes 2 --heartbeat_timeout 2")
+    launcher = stage.launch("--nnodes 2 --heartbeat_timeout 6")
     launcher.expect("Copy the following command")
     launcher.expect("waiting for 1 of 2 nodes")
     freeze(launcher.halves()[1])
@@ -44,7 +44,7 @@ def test_a_frozen_node_has_no_workers_any_more_when_the_others_go_on(
     stage: Stage, network: NetworkFactory, frozen: int
 ) -> None:
     """That no two formations overlap is checked for every stage."""
-    flags = "--nnodes 1:3 --master 10.88.0.1:7000 --heartbeat_timeout 4 --failure_grace 2"
+    flags = "--nnodes 1:3 --master 10.88.0.1:7000 --heartbeat_timeout 6 --failure_grace 2"
     launchers = [stage.launch(flags, host=host) for host in network(3).hosts]
     stage.story.until_alive(generation=1, world=3)
     freeze(launchers[frozen].halves()[1])
@@ -67,12 +67,12 @@ def test_a_short_freeze_of_the_working_half_changes_nothing(stage: Stage) -> Non
 
 
 def test_a_machine_that_slept_with_its_watchdog_loses_nothing(stage: Stage) -> None:
-    launcher = stage.launch("--heartbeat_timeout 2")
+    launcher = stage.launch("--heartbeat_timeout 6")
     (life,) = stage.story.until_alive(world=1)
     everybody = launcher.halves()
     freeze(*everybody)
     # The worker runs, so that it can be seen how time passes: longer than the watchdog would wait.
-    until(lambda: stage.story.lives()[0].last > life.last + 2, "two seconds have passed")
+    until(lambda: stage.story.lives()[0].last > life.last + 4, "four seconds have passed")
     thaw(*everybody)
     stage.story.order("end")
     assert launcher.wait() == 0
@@ -91,7 +91,7 @@ def test_ctrl_z_stops_the_whole_job_and_fg_lets_it_go_on(stage: Stage) -> None:
         "sys.exit(child.wait())\n"
     )
     read_end, write_end = os.pipe()
-    command = [sys.executable, "-c", shell, *LAUNCH, "--heartbeat_timeout", "2", "--hang_timeout", "3", str(OBEDIENT)]
+    command = [sys.executable, "-c", shell, *LAUNCH, "--heartbeat_timeout", "6", "--hang_timeout", "5", str(OBEDIENT)]
     launcher = stage.start(command, stdin=read_end)
     os.close(read_end)
     (life,) = stage.story.until_alive(world=1)
@@ -104,7 +104,7 @@ def test_ctrl_z_stops_the_whole_job_and_fg_lets_it_go_on(stage: Stage) -> None:
     assert all(stands_still(relative.pid) for relative in family)
     stopped = stage.story.lives()[0].last
     begin = time.monotonic()
-    until(lambda: time.monotonic() > begin + 4, "longer than the watchdog waits, and than a worker may hang")
+    until(lambda: time.monotonic() > begin + 7, "longer than the watchdog waits, and than a worker may hang")
     assert stage.story.lives()[0].last == stopped
 
     os.write(write_end, b"fg\n")

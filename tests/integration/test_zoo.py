@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests import plain_inference
+from tests.support import plain_inference
 from umiak import ps
 from umiak.cli.main import main
 from umiak.core.problem import UmiakError

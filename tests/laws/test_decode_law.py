@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.laws.effort import effort
+from tests.support.effort import effort
 from umiak.core.cluster import Cluster, Node
 from umiak.core.decode import Malformed, decode, decode_tagged, encode, encode_tagged
 from umiak.core.value import fields, is_value

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.laws.effort import effort
 from tests.support import formation, offer, terms
+from tests.support.effort import effort
 from umiak import contracts
 from umiak.core.cluster import Cluster, Mode, Role
 from umiak.core.decode import Malformed, encode_tagged
@@ -173,7 +173,7 @@ class Master:
         setting = events.NodeSetting(terms=self.terms, offer=OWN, lineage="here")
         self.decider = Coordinator(setting, events.Lead(), now=0.0)
         self.joined: dict[str, Any] = {}
-        self.step(events.NodeSaid(name="a", message=protocol.Join(offer=OWN, terms=self.terms)))
+        self.step(events.MessageFromNode(name="a", message=protocol.Join(offer=OWN, terms=self.terms)))
 
     def step(self, event: Any) -> None:
         for decided in self.decider.step(self.now, event):
@@ -182,14 +182,18 @@ class Master:
             message = decided.message
             if "a" in decided.names and isinstance(message, protocol.Stop):
                 self.step(
-                    events.NodeSaid(name="a", message=protocol.Stopped(generation=message.generation, ports=OWN.ports))
+                    events.MessageFromNode(
+                        name="a", message=protocol.Stopped(generation=message.generation, ports=OWN.ports)
+                    )
                 )
             if isinstance(message, protocol.Form):
                 # What the master makes of it all passes the checks of the nodes, and a worker can be told about it.
                 encoded = json.loads(json.dumps(encode_tagged(message)))
                 assert message_checks.from_master(encoded, own=OWN) == message
                 contract_of(message.cluster, Mode.COLLECTIVE)
-                self.step(events.NodeSaid(name="a", message=protocol.Accepted(generation=message.cluster.generation)))
+                self.step(
+                    events.MessageFromNode(name="a", message=protocol.Accepted(generation=message.cluster.generation))
+                )
 
     def hear(self, link: str, plain: Any) -> None:
         """As `agent` does it."""
@@ -203,7 +207,7 @@ class Master:
         if message is None:
             self.step(events.NodeSilent(name=name, at=self.now))
         else:
-            self.step(events.NodeSaid(name=name, message=message, at=self.now))
+            self.step(events.MessageFromNode(name=name, message=message, at=self.now))
 
     def lose(self, link: str, how: str) -> None:
         if link in self.joined:
@@ -253,7 +257,7 @@ def _up_to_date(said: Any, master: Master) -> Any:
 def test_no_master_makes_a_node_stumble(talk: list[tuple[str, Any, float]], mode: Mode) -> None:
     now = 0.0
     job = terms("2:4", mode=mode.value)
-    node = NodeMachine(events.NodeSetting(terms=job, offer=OWN, leads=False, meeting=events.Meeting.ADDRESS))
+    node = NodeMachine(events.NodeSetting(terms=job, offer=OWN, leads=False, discovery=events.Discovery.ADDRESS))
     node.start(now)
     link = {
         "closed": events.LinkClosed(),
@@ -280,7 +284,7 @@ def test_no_master_makes_a_node_stumble(talk: list[tuple[str, Any, float]], mode
             step(link[said])
         else:
             message = from_master(said)
-            step(events.LinkSilent() if message is None else events.Received(message=message))
+            step(events.LinkSilent() if message is None else events.MessageFromMaster(message=message))
             if isinstance(message, protocol.Finish) and message.failure:
                 assert words.describe(message.failure).isprintable()
         now += passes_s

@@ -11,12 +11,13 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.laws.effort import effort
 from tests.support import formation, offer, terms
+from tests.support.effort import effort
 from umiak.core.cluster import Role
 from umiak.launch import events, protocol
-from umiak.launch.events import Meeting, NodeSetting
-from umiak.launch.node.machine import NodeMachine, NodePhase
+from umiak.launch.events import Discovery, NodeSetting
+from umiak.launch.node.machine import NodeMachine
+from umiak.launch.node.phases import NodePhase
 from umiak.launch.protocol import Failure, FailureKind
 
 NAMES = "abc"
@@ -49,7 +50,7 @@ class Around:
                     self.dialling = self.linked = False
                 case events.HoldPorts():
                     self.holding_ports = True
-                case events.Tell(message=message):
+                case events.MessageToMaster(message=message):
                     self.may_form = self.may_form or isinstance(message, (protocol.Join, protocol.Stopped))
                 case events.StartWorkers(seats=seats):
                     started = {seat.key for seat in seats}
@@ -88,7 +89,7 @@ class Around:
         if kind in ("exit", "fail", "hung", "listening"):
             return self._of_a_worker(kind, self.draw(st.sampled_from(sorted(self.workers))))
         if kind in ("stop", "finish", "refuse", "waiting", "standby", "moved", "form", "go", "restart"):
-            return events.Received(message=self._message(kind))
+            return events.MessageFromMaster(message=self._message(kind))
         match kind:
             case "signal":
                 self.signalled += 1
@@ -165,14 +166,14 @@ def test_a_node_takes_whatever_can_happen_and_leaves_nothing_behind(data: st.Dat
     draw = data.draw
     mode = draw(st.sampled_from(["collective", "ps"]))
     nnodes = draw(st.sampled_from(["3", "1:3"]))
-    meeting = draw(st.sampled_from(list(Meeting)))
+    discovery = draw(st.sampled_from(list(Discovery)))
     job = terms(nnodes, mode=mode, restart_wanted=draw(st.booleans()))
     servers = 1 if mode == "ps" else 0
     setting = NodeSetting(
         terms=job,
         offer=offer("b", servers=servers),
-        meeting=meeting,
-        leads=draw(st.booleans()) or meeting is Meeting.ALONE,
+        discovery=discovery,
+        leads=draw(st.booleans()) or discovery is Discovery.ALONE,
         master_host="10.0.0.1",
         master_port=7000,
     )

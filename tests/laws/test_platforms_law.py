@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.effort import effort
 from umiak.core.cluster import Placement, Role, join_host_port
 from umiak.core.problem import Problem, UmiakError
 from umiak.core.value import replace
@@ -19,8 +20,8 @@ WITHOUT_RANK = ("kubeflow-paddlejob",)
 WITHOUT_COUNT = ("indexed-job",)
 ONE_PROCESS_EACH = ("torchrun", "paddle-launch", "jax", "dmlc")
 
-few = settings(max_examples=20, deadline=None)  # of each platform
-many = settings(deadline=None)
+few = effort(0.2)  # of each platform
+many = effort(1)
 
 
 @st.composite

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.util
+import json
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -21,19 +22,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests import support
-from tests.laws.effort import effort
 from tests.laws.test_ps_parameters_law import STEPS, Case, made, optimizer_of, trained
-from tests.ps_cluster import Cluster
+from tests.support.effort import effort
+from tests.support.ps_cluster import Cluster
+from umiak.ps import specs as specs_of_tables
 from umiak.ps.environment import PsSeat
 from umiak.ps.options import SessionOptions
 from umiak.ps.sessions import Session
-from umiak.ps.specs import Constant, Normal, SparseTable, Uniform
+from umiak.ps.specs import Adam, Array, Constant, DenseTable, Normal, SparseTable, Uniform
 from umiak.ps.strategies import Sync
 
 needs_paddle = pytest.mark.skipif(importlib.util.find_spec("paddle") is None, reason="PaddlePaddle is not installed")
 
 SHARDS = 16
 SERVERS = (0, 1, 8)
+NOTHING_REFUSED: dict[str, Any] = {"beside": (), "second": (True,) * STEPS, "output": (True,) * STEPS}
+"""Cases in whose steps nothing is that tables can't do."""
 CASES = 6
 
 
@@ -179,8 +183,10 @@ def test_models_go_on_with_other_servers_as_if_nothing_had_happened(tmp_path: Pa
     chance = support.chance()
     for number in range(CASES):
         # A loop that goes on has not called clear_grad yet, and is taken for one that calls it as Paddle does by default.
-        case = dataclasses.replace(Case.drawn(chance), sets_to_zero=True)
-        saved, at = str(tmp_path / f"{number}"), chance.randrange(STEPS)
+        drawn, at = Case.drawn(chance), chance.randrange(STEPS)
+        left_out = tuple({*drawn.left_out, at + 1} - {*range(at + 1)})
+        case = dataclasses.replace(drawn, clears=("zeros",) * STEPS, left_out=left_out, **NOTHING_REFUSED)
+        saved = str(tmp_path / f"{number}")
         with Place(first) as place, place.job() as job:
             model = made(paddle, case)
             whole = trained(paddle, case, model, carried(paddle, case, model, job), behind=saving(job, saved, at))
@@ -193,6 +199,35 @@ def test_models_go_on_with_other_servers_as_if_nothing_had_happened(tmp_path: Pa
             rest = trained(paddle, case, model, optimizer, first=at + 1)
         for step, (own, expected) in enumerate(zip(rest, whole[at + 1 :], strict=True), start=at + 1):
             same(own, expected, f"step {step}: {case}")
+
+
+@pytest.mark.parametrize("elements", [1, 20, 100])
+def test_a_small_dense_table_is_whole_on_fewer_servers(tmp_path: Path, elements: int) -> None:
+    """Most of eight servers have nothing of it and were never given values: who reads all their files has the values, and Adam's steps."""
+    spec = specs_of_tables.to_json(DenseTable(arrays=(Array(name="bias", shape=(elements,)),), rule=Adam()))
+    names = [f"dense.{number}" for number in range(8)]
+    saved = str(tmp_path / "saved")
+    with Place(8) as place, place.job(strategy="async") as job:
+        tables = [job.client.create_table(name, spec) for name in names]
+        for table in tables:
+            job.client.set_dense(table, np.ones(elements, np.float32))
+        learned(job, tables, elements)
+        job.save(saved)
+        expected = learned(job, tables, elements)
+    with Place(1) as place, place.job(strategy="async") as job:
+        tables = [job.client.create_table(name, spec) for name in names]
+        # In the order in which threads may get to them: those first that know nothing.
+        files = sorted((file.name for file in Path(saved).glob("shard-*")), reverse=True)
+        job.client.load(json.dumps({"path": saved, "step": 0, "files": files}))
+        assert np.array_equal(learned(job, tables, elements), expected)
+
+
+def learned(job: Session, tables: list[int], elements: int) -> np.ndarray:
+    """What tables are after some gradients more."""
+    for gradient in (1.0, -0.5, 2.0):
+        for table in tables:
+            job.client.push_dense(table, np.full(elements, gradient, np.float32))
+    return np.stack([job.client.pull_dense(table) for table in tables])
 
 
 def saving(job: Session, path: str, at: int) -> Callable[[int], None]:

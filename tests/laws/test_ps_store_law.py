@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from umiak_native import BadFile, Log, ShardFile
 
-from tests import checkpoint_helpers as helpers
-from tests.checkpoint_helpers import DENSE, SPARSE
-from tests.laws.effort import effort
+from tests.support import checkpoint_helpers as helpers
+from tests.support.checkpoint_helpers import DENSE, SPARSE
+from tests.support.effort import effort
 from umiak.ps import checkpoint, manifest
 
 PLAIN = st.recursive(

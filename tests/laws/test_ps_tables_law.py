@@ -11,10 +11,10 @@ import umiak_native
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.laws.effort import effort
-from umiak.ps.absent import Missing
-from umiak.ps.oracle import rules
-from umiak.ps.oracle import tables as oracle
+from tests.support.effort import effort
+from tests.support.oracle import rules
+from tests.support.oracle import tables as oracle
+from umiak.ps.gradients import Missing
 
 OPTIMIZERS = {
     "sgd": {"rule": "sgd", "learning_rate": 0.05},
@@ -115,6 +115,21 @@ class Change:
 
 
 @dataclass
+class Gap:
+    """Pushes without a row."""
+
+    pushes: int
+
+
+@dataclass
+class Settings:
+    """The table goes on under other settings."""
+
+    every_row: bool
+    decay: dict
+
+
+@dataclass
 class Rate:
     rate: float
 
@@ -145,6 +160,9 @@ acts = st.lists(st.one_of(everything), min_size=1, max_size=14)
 plain_acts = st.lists(
     st.one_of(*everything, st.builds(Change, key_lists, seeds, st.booleans())), min_size=1, max_size=14
 )
+
+
+gaps = st.builds(Gap, st.sampled_from([1, 2, 15, 150, 600]))
 
 
 class Fleet:
@@ -179,6 +197,10 @@ class Fleet:
     def change(self, wanted: list[int], rows: np.ndarray, add: bool) -> None:
         for table, (places, here) in zip(self.tables, self.parts(wanted), strict=True):
             (table.add if add else table.set)(here, rows[places])
+
+    def change_settings(self, spec: dict) -> None:
+        self.spec = spec
+        self.tables = [table.with_spec(json.dumps({"kind": "sparse", **spec})) for table in self.tables]
 
     def freeze(self, mode: str) -> None:
         for table in self.tables:
@@ -277,6 +299,15 @@ def do(act: object, spec: dict, fleet: Fleet, expected: oracle.SparseTable) -> F
             rows = gradients(seed, len(wanted), spec)
             fleet.change(wanted, rows, add)
             (expected.add if add else expected.set)(wanted, rows)
+        case Gap(count):
+            for _ in range(count):
+                nothing = gradients(0, 0, spec)
+                fleet.push([], nothing, 0)
+                expected.push([], nothing)
+        case Settings(every_row, decay):
+            spec |= {"every_row": every_row, "decay": decay}
+            fleet.change_settings({**spec})
+            expected.change_settings({**spec})
         case Rate(rate):
             for table in fleet.tables:
                 table.learning_rate = rate
@@ -332,6 +363,30 @@ def test_a_table_with_an_accessor_is_the_oracle(optimizer, data):
         },
     }
     run(spec, data.draw(st.sampled_from([8, 1, 64])), data.draw(st.integers(1, 5)), data.draw(acts))
+
+
+@pytest.mark.parametrize("optimizer", sorted({*OPTIMIZERS} - {"adam_row", "ftrl", "sum"}))
+@given(data=st.data())
+@effort(0.3)
+def test_rows_that_move_in_every_push_are_the_oracles(optimizer, data):
+    """The oracle moves each row in its turn; the native table when somebody asks for it, no matter who and when."""
+    settings = st.builds(Settings, st.booleans(), decays)
+    spec = {
+        "dim": data.draw(st.sampled_from([1, 9, 16, 17])),
+        "seed": data.draw(seeds),
+        "init": data.draw(inits),
+        "optimizer": OPTIMIZERS[optimizer],
+        "clip": data.draw(clips),
+        "decay": data.draw(st.one_of(st.just({}), decays)),
+        "entry": data.draw(plain_entries),
+        "every_row": True,
+    }
+    changes = st.builds(Change, key_lists, seeds, st.booleans())
+    rates = st.builds(Rate, st.sampled_from([0.2, 0.001, 0.0]))
+    story = st.lists(
+        st.one_of(pulls, pushes, pushes, gaps, gaps, saves, rates, changes, settings), min_size=2, max_size=14
+    )
+    run(spec, data.draw(st.sampled_from([8, 1, 64])), data.draw(st.integers(1, 3)), data.draw(story))
 
 
 missings = st.sampled_from([int(Missing.ABSENT), int(Missing.CLEARED)])

@@ -12,9 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.laws.effort import effort
-from tests.reader_helpers import joined
-from tests.slot_helpers import packed
+from tests.support import PATIENCE_S
+from tests.support.effort import effort
+from tests.support.reader_helpers import joined
+from tests.support.slot_helpers import packed
 from umiak.core.decode import decode, encode
 from umiak.data.parts import Part
 from umiak.train import reading
@@ -133,9 +134,9 @@ class Seat:
     def tell(self, message: dict[str, Any], name: str) -> list[dict[str, Any]]:
         assert name == "block"
         self.meeting.said[self.rank] = message
-        self.meeting.barrier.wait(60)
+        self.meeting.barrier.wait(PATIENCE_S)
         every = list(self.meeting.said)
-        self.meeting.barrier.wait(60)
+        self.meeting.barrier.wait(PATIENCE_S)
         return every
 
 

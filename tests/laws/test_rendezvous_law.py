@@ -18,7 +18,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.laws.cluster_stories import (
+from tests.support import formation, offer, setting, terms
+from tests.support.cluster_stories import (
     KINDS,
     NAMES,
     Blow,
@@ -29,12 +30,12 @@ from tests.laws.cluster_stories import (
     check_story,
     play,
 )
-from tests.laws.effort import effort
-from tests.support import formation, offer, setting, terms
+from tests.support.effort import effort
 from umiak.core.cluster import Cluster, Role
 from umiak.core.value import replace
 from umiak.launch import events, protocol
 from umiak.launch.master import rendezvous
+from umiak.launch.master.phases import MasterPhase
 from umiak.launch.protocol import Failure, FailureKind, Terms
 
 pauses = st.sampled_from([0.0, 0.001, 0.02, 0.3, 1.0, 3.0, 5.0, 6.0, 12.0])
@@ -149,11 +150,11 @@ failures = st.builds(
 
 
 def messages(job: Terms) -> st.SearchStrategy[Any]:
-    def join(name: str, rank: int | None) -> events.NodeSaid:
-        return events.NodeSaid(name=name, message=protocol.Join(offer=offer(name, rank=rank), terms=job))
+    def join(name: str, rank: int | None) -> events.MessageFromNode:
+        return events.MessageFromNode(name=name, message=protocol.Join(offer=offer(name, rank=rank), terms=job))
 
-    def said(name: str, message: protocol.FromNode) -> events.NodeSaid:
-        return events.NodeSaid(name=name, message=message)
+    def said(name: str, message: protocol.FromNode) -> events.MessageFromNode:
+        return events.MessageFromNode(name=name, message=message)
 
     others = st.one_of(
         st.builds(protocol.Ready, generation=generations),
@@ -195,7 +196,7 @@ def test_the_master_takes_anything_and_forms_only_what_is_sound(data: st.DataObj
     now, last_generation = 0.0, previous.generation if previous else 0
     for event in data.draw(st.lists(messages(job), max_size=30)):
         now += data.draw(st.sampled_from([0.0, 0.1, 1.0, 6.0, 31.0]))
-        ended = master.phase is rendezvous.MasterPhase.ENDED
+        ended = master.phase is MasterPhase.ENDED
         actions = master.step(now, event)
         formed = [
             a.message.cluster for a in actions if isinstance(a, events.Send) and isinstance(a.message, protocol.Form)

@@ -9,9 +9,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.laws.effort import effort
 from tests.laws.test_reading_law import datasets, written
-from tests.reader_helpers import joined
+from tests.support.effort import effort
+from tests.support.reader_helpers import joined
 from umiak.core.decode import decode, encode
 from umiak.data.parts import File, Part
 from umiak.train import reading

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import os
 import tempfile
 from collections import Counter
 from pathlib import Path
@@ -13,10 +12,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tests import slot_reference
-from tests.laws.effort import effort
-from tests.slot_helpers import packed, rows
-from tests.support import chance
+from tests.support import chance, slot_reference
+from tests.support.effort import effort, times
+from tests.support.slot_helpers import packed, rows
 from umiak import data
 
 SPARSE = ["click", "1", "12", "a_slot_with_a_long_name"]
@@ -141,7 +139,7 @@ def _reading_equals_the_plain_reading(source: bytes, text: bytes, sparse: list[s
         (bad.line, bad.column, bad.reason, bad.offset) for bad in expected.bad[:8]
     ]
     if slots.get("unknown") != "skip":
-        assert {name: times.values for name, times in seen.unknown.items()} == expected.unknown
+        assert {name: counts.values for name, counts in seen.unknown.items()} == expected.unknown
 
 
 @given(texts(), how_read, st.integers(0, 3))
@@ -249,7 +247,7 @@ def test_a_shuffle_depends_on_its_seed_and_epoch_alone(text: bytes, window: int,
 
 # ---- rough treatment
 
-FUZZ_LINES = int(os.environ.get("UMIAK_FUZZ_LINES", "20000"))
+FUZZ_LINES = times(20_000)
 """How many lines of noise are read; more by hand."""
 
 

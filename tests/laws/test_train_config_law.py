@@ -13,18 +13,18 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.laws.effort import effort
-from tests.train_helpers import ASYNC_CLUSTER, COLLECTIVE_CLUSTER, FLAT, LIBRARY, SINGLE, config, read
-from umiak.core.strategy_name import StrategyName
+from tests.support.effort import effort
+from tests.support.train_helpers import ASYNC_CLUSTER, COLLECTIVE_CLUSTER, FLAT, LIBRARY, SINGLE, config, read
+from umiak.core.cluster import StrategyName
 from umiak.core.value import replace
 from umiak.schema import kinds
 from umiak.schema.keys import known
 from umiak.train.config import days, flat_keys, json_schema, keys, layouts, slots, writing
+from umiak.train.config.slots import DenseSlot
 from umiak.train.config.tables import COUNTS
 from umiak.train.config.values import (
     Dataset,
     DatasetType,
-    DenseSlot,
     Device,
     EmbeddingTables,
     FleetMode,

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.scripts.transcript import Mistake, play
+from tests.support.stories.transcript import Mistake, play
 
 SCRIPTS = sorted(Path(__file__).parent.glob("*.txt"))
 

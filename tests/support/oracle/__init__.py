@@ -1,0 +1,1 @@
+"""Tables of a parameter server in numpy: what the native core is compared with, bit for bit."""
