@@ -57,8 +57,12 @@ def run(strategy: str, steps: int, *words: str, limit_s: float = LIMIT_S) -> Out
         if ended is None or ended.status:
             why = f"failed with {ended.status}" if ended else f"not ended within {limit_s:g} s"
             return Outcome(None, f"{why}: {_last_words(bench.directory)}", {})
-        lines = [json.loads(line) for line in told.read_text().splitlines()]
-    lines = [line for line in lines if "rank" in line]
+        return outcome(told.read_text(), steps)
+
+
+def outcome(told: str, steps: int) -> Outcome:
+    """What the lines of all trainers come to."""
+    lines = [line for line in map(json.loads, told.splitlines()) if "rank" in line]
     wall_s = max(line["end"] for line in lines) - min(line["begin"] for line in lines)
     samples = sum(line["samples"] for line in lines)
     names = lines[0]["shares"]
@@ -116,12 +120,12 @@ def figures(*, quick: bool, peer: bool) -> Iterator[Figure]:
     for number in range(1 if quick else 3):
         for strategy, figure in wanted.items():
             with measure.other_work(figure):
-                outcome = run(strategy, steps)
-            add(figure, "umiak", outcome)
-            if outcome.samples_per_s is not None:
-                cpu.add(strategy, outcome.trainer_ms + outcome.server_ms)
-                cpu.add(f"{strategy}: trainer", outcome.trainer_ms)
-                cpu.add(f"{strategy}: servers", outcome.server_ms)
+                job = run(strategy, steps)
+            add(figure, "umiak", job)
+            if job.samples_per_s is not None:
+                cpu.add(strategy, job.trainer_ms + job.server_ms)
+                cpu.add(f"{strategy}: trainer", job.trainer_ms)
+                cpu.add(f"{strategy}: servers", job.server_ms)
             for name, adam in (("bound", False), ("bound with dense Adam", True)):
                 rate, step_ms = compute_bound(2.0, adam=adam)
                 figure.add(name, rate)

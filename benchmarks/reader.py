@@ -25,7 +25,8 @@ import umiak_native
 from benchmarks import measure
 from umiak import data
 from umiak.train import reading
-from umiak.train.config.values import Dataset, DenseSlot
+from umiak.train.config.slots import DenseSlot
+from umiak.train.config.values import Dataset
 
 SPARSE = ["click", *map(str, range(1, 27))]
 DENSE = {"dense_feature": 13}

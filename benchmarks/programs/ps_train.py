@@ -4,7 +4,7 @@
 
 Every trainer takes its share of the files, trains `--steps` batches after a warm-up, and appends one line of JSON to the file
 BENCH_TOLD: when it began and ended, how many samples it trained, where its time went, and how much CPU time it took; the first
-one also how much the servers took, whose process numbers are in the same file.
+one also how much the servers of its own host took, whose process numbers are in the same file.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import importlib
 import itertools
 import json
 import os
+import platform
 import sys
 import time
 from collections.abc import Iterator
@@ -25,6 +26,7 @@ import numpy.typing as npt
 
 from benchmarks import clicks, measure, ps_net
 from umiak import ps
+from umiak.ps import Session
 
 Batch = tuple[npt.NDArray[np.float32], npt.NDArray[np.float32], npt.NDArray[np.uint64]]
 
@@ -74,12 +76,14 @@ def main() -> int:
     parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--warm-up", type=int, default=30)
     parser.add_argument("--durability-ms", type=int)
+    parser.add_argument("--wire", default="float32")
+    parser.add_argument("--prefetch", type=int, default=1, help="0: rows are pulled when their batch is there")
     parser.add_argument("--memory", action="store_true", help="batches that are there already, instead of files")
     parser.add_argument("files", nargs="*")
     asked = parser.parse_args()
-    job = ps.init(asked.strategy, durability_ms=asked.durability_ms)
+    job = ps.init(asked.strategy, durability_ms=asked.durability_ms, wire=asked.wire, prefetch=asked.prefetch)
     if job.is_server:
-        _tell({"server": os.getpid()})
+        _tell({"server": os.getpid(), "host": platform.node()})
         return job.serve()
     paddle: Any = importlib.import_module("paddle")
     paddle.set_device("cpu")
@@ -88,12 +92,13 @@ def main() -> int:
     model = paddle.nn.LayerList([embedding, ps_net.perceptron(paddle)])
     optimizer = ps.paddle.optimizer(model, "adam", learning_rate=1e-3)
     source = batches(asked.files[job.rank :: job.world], memory=asked.memory)
-    _train(paddle, model, optimizer, source, asked.warm_up)
+    _train(job, model, optimizer, source, asked.warm_up)
     job.barrier()
-    servers = [each["server"] for each in told() if "server" in each] if job.is_first else []
+    here = [each for each in told() if each.get("host") == platform.node()]
+    servers = [each["server"] for each in here] if job.is_first else []
     served, used = measure.whole_cpu_s(servers), time.process_time()
     began, clock = time.monotonic(), Clock()
-    loss = _train(paddle, model, optimizer, source, asked.steps, clock)
+    loss = _train(job, model, optimizer, source, asked.steps, clock)
     ended, used = time.monotonic(), time.process_time() - used
     job.barrier()
     found = {"begin": began, "end": ended, "samples": asked.steps * ps_net.BATCH, "shares": clock.shares, "loss": loss}
@@ -113,11 +118,12 @@ def _tell(facts: dict[str, Any]) -> None:
 
 
 def _train(
-    paddle: Any, model: Any, optimizer: Any, source: Iterator[Batch], steps: int, clock: Clock | None = None
+    job: Session, model: Any, optimizer: Any, source: Iterator[Batch], steps: int, clock: Clock | None = None
 ) -> float:
+    paddle: Any = importlib.import_module("paddle")
     clock = clock or Clock()
     embedding, net = model
-    for label, dense, ids in itertools.islice(source, steps):
+    for label, dense, ids in job.prefetch(itertools.islice(source, steps), lambda batch: {embedding: batch[2]}):
         clock.spent("read")
         rows = embedding(ids)
         clock.spent("pull")

@@ -202,7 +202,7 @@ def umiak(count: int, directory: str) -> Callable[[int], Agent]:
     from umiak.adapters.ports import HeldPorts
     from umiak.core.cluster import Cluster, Mode, Seat
     from umiak.launch.agent import Agent as RealAgent
-    from umiak.launch.events import Meeting, NodeSetting
+    from umiak.launch.events import Discovery, NodeSetting
     from umiak.launch.journal import Journal
     from umiak.launch.links import handshake, link
     from umiak.launch.plan import LaunchPlan
@@ -210,7 +210,7 @@ def umiak(count: int, directory: str) -> Callable[[int], Agent]:
     from umiak.launch.report_writer import ReportWriter
     from umiak.launch.reports import logs
     from umiak.launch.reports.logfiles import PRIVATE
-    from umiak.launch.reports.talk import Talk
+    from umiak.launch.reports.output import LauncherOutput
     from umiak.launch.supervisor import Supervisor
 
     token = b"a secret of the benchmark"
@@ -246,7 +246,7 @@ def umiak(count: int, directory: str) -> Callable[[int], Agent]:
 
     def prepare(number: int) -> Agent:
         loop = Loop()
-        heart = link.Heart(loop, terms.heartbeat_timeout_s)
+        heartbeats = link.Heartbeats(loop, terms.heartbeat_timeout_s)
         sock = master if number == 0 else frames.listen("127.0.0.1", 0)
         if number:
             master.close()
@@ -261,28 +261,28 @@ def umiak(count: int, directory: str) -> Callable[[int], Agent]:
         setting = NodeSetting(
             terms=terms,
             offer=offer,
-            meeting=Meeting.ADDRESS,
+            discovery=Discovery.ADDRESS,
             leads=number == 0,
             master_host="127.0.0.1",
             master_port=port,
         )
         journal = Journal(os.path.join(directory, f"events.{number}.jsonl"))
         journal.begin(offer.name, time.time(), setting)
-        listener = handshake.Listener(loop, heart, sock, job_id=terms.job_id, token=token)
+        listener = handshake.Listener(loop, heartbeats, sock, job_id=terms.job_id, token=token)
         silent = os.open(os.devnull, os.O_WRONLY)
-        talk = Talk(logs.Console(silent, {}, loop.on_writable))
+        output = LauncherOutput(logs.Console(silent, {}, loop.on_writable))
 
         def agent(done: Done) -> None:
             RealAgent(
                 loop,
-                plan=LaunchPlan(terms=terms, meeting=Meeting.ADDRESS, master_host="127.0.0.1", master_port=port),
+                plan=LaunchPlan(terms=terms, discovery=Discovery.ADDRESS, master_host="127.0.0.1", master_port=port),
                 setting=setting,
                 supervisor=NoWorkers(done),
                 held=held,
                 journal=journal,
                 reports=ReportWriter(directory, PRIVATE, setting),
-                talk=talk,
-                heart=heart,
+                output=output,
+                heartbeats=heartbeats,
                 listener=listener,
                 election=None,
                 token=token,
