@@ -1,7 +1,8 @@
-"""The page docs/reference/worker-environment.md: every variable that a worker may be given. A program, part of `generate`."""
+"""The tables of docs/reference/worker-environment.md: every variable that a worker may be given. A program, part of `generate`."""
 
 from __future__ import annotations
 
+from functools import cache
 from typing import NamedTuple
 
 from umiak import contracts
@@ -105,13 +106,14 @@ DESCRIPTIONS = {
     "UMIAK_STACK_SIGNAL": "The number of the signal at which it does so.",
     "PYTHONPATH": "With umiak's `sitecustomize` in front; what was there stays behind it.",
     "UMIAK_FLEET": "1: that `sitecustomize` gives the worker's calls of `paddle.distributed.fleet` to umiak once paddle is imported.",
+    "UMIAK_FLUID": "1: that `sitecustomize` lets `import paddle.fluid` find umiak's, where Paddle has none. Unless `--no_compat`.",
     "UMIAK_FLEET_FROM": "The directories of the launcher's own umiak, for a worker whose Python has none.",
     # set unless a person has set them
     "PYTHONUNBUFFERED": "1, so that output appears when it is printed.",
     "OMP_NUM_THREADS": "1 where several workers share a host; else each would start a thread per core.",
     "TORCH_NCCL_ASYNC_ERROR_HANDLING": "1: a collective that fails ends its process. For trainers.",
     "UMIAK_TOKEN": "The job's token; on one node without one, a random one of this run. In no file of the log directory. "
-    "Workers of jobs without parameter servers are not given it: they have nothing to prove to anybody, and it opens the door to the launchers.",
+    "Workers of jobs without parameter servers are not given it: they have nothing to prove to anybody, and it gives access to the launchers.",
     "GLOO_SOCKET_IFNAME": "The interface that has the node's address; left alone, gloo looks the host's own name up.",
 }
 
@@ -131,38 +133,40 @@ class Sighting(NamedTuple):
     text: str
 
 
-def environment_page() -> str:
-    """Every variable that a worker may be given, found by giving them to the workers of sample jobs."""
+def variables(family: str) -> str:
+    """The variables of a family that a worker may be given, found by giving them to the workers of sample jobs."""
     seen = sightings()
-    missing, spare = set(seen) - set(DESCRIPTIONS), set(DESCRIPTIONS) - set(seen)
+    rows = ["| variable | who gets it | example | meaning |", "|---|---|---|---|"]
+    for name in (name for name in DESCRIPTIONS if name in families(frozenset(seen))[family]):
+        example = _code([seen[name][0].text]) if seen[name][0].text else ""
+        rows.append(f"| `{name}` | {_who(seen[name])} | {example} | {DESCRIPTIONS[name]} |")
+    return "\n".join(rows)
+
+
+def families(seen: frozenset[str]) -> dict[str, frozenset[str]]:
+    """All variables, each in a family. A program's end, with their names, where descriptions and variables do not fit."""
+    missing, spare = seen - set(DESCRIPTIONS), set(DESCRIPTIONS) - seen
     if missing or spare:
         raise SystemExit(f"docs/generate.py: no description of {sorted(missing)}; no longer set: {sorted(spare)}")
     visible = frozenset(name for names in VISIBILITY.values() for name in names)
-    device_names = visible | {name for name in seen if name.startswith("FLAGS_selected_")}
-    families = (
-        ("umiak's own", OWN_TEXT, native.NAMES),
-        ("PaddlePaddle", PADDLE_TEXT, paddle.NAMES),
-        ("PyTorch", TORCH_TEXT, torch.NAMES),
-        ("JAX", JAX_TEXT, jax.NAMES),
-        ("Devices", DEVICE_TEXT, device_names),
-        ("With --hang_timeout", HANG_TEXT, stacks.NAMES),
-        ("With parameter servers", SERVERS_TEXT, injected.NAMES | {start.TOKEN}),
-        ("With either", EITHER_TEXT, frozenset([injected.PYTHON_PATH])),
-        ("Unless you have set them", DEFAULT_TEXT, DEFAULTS),
-    )
-    left = set(seen) - {name for _, _, names in families for name in names}
+    chosen = {
+        "native": native.NAMES,
+        "paddle": paddle.NAMES,
+        "torch": torch.NAMES,
+        "jax": jax.NAMES,
+        "devices": visible | {name for name in seen if name.startswith("FLAGS_selected_")},
+        "hangs": stacks.NAMES,
+        "servers": injected.NAMES | {start.TOKEN},
+        "python_path": frozenset([injected.PYTHON_PATH]),
+        "defaults": DEFAULTS,
+    }
+    left = seen - {name for names in chosen.values() for name in names}
     if left:
         raise SystemExit(f"docs/generate.py: variables of no family: {sorted(left)}")
-    parts = [ENVIRONMENT_HEAD]
-    for title, text, names in families:
-        rows = ["| variable | who gets it | example | meaning |", "|---|---|---|---|"]
-        for name in (name for name in DESCRIPTIONS if name in names):
-            example = _code([seen[name][0].text]) if seen[name][0].text else ""
-            rows.append(f"| `{name}` | {_who(seen[name])} | {example} | {DESCRIPTIONS[name]} |")
-        parts.append("\n".join([f"## {title}", "", text, *rows, ""]))
-    return "\n".join([*parts, ENVIRONMENT_TAIL])
+    return chosen
 
 
+@cache
 def sightings() -> dict[str, list[Sighting]]:
     """Who is given which variable, over sample jobs of every mode, role and kind of device."""
     found: dict[str, list[Sighting]] = {}
@@ -203,9 +207,9 @@ def _sample(mode: Mode, kind: DeviceKind | None, role: Role) -> dict[str, str]:
         progress_file=f"{LOG_DIR}/progress.{seat.key}",
     )
     whole = contracts.inherit({}, contract) | watched
-    if mode.has_servers:
-        places = ["/.../site-packages"]
-        whole |= injected.fleet_environment(whole, directory="/.../umiak/launch/inject", umiak_in=places)
+    places = ["/.../site-packages"]
+    directory = "/.../umiak/launch/inject"
+    whole |= injected.fleet_environment(whole, directory=directory, umiak_in=places, has_servers=mode.has_servers)
     return start.with_start(whole, interface="eth0", token="..." if mode.has_servers else None)
 
 
@@ -232,62 +236,6 @@ def _who(seen: list[Sighting]) -> str:
     if list(phrases) == [""] and len(phrases[""]) == len(ROLES):
         return "everybody"
     return "; ".join(f"{', '.join(roles)}{where}" for where, roles in phrases.items())
-
-
-ENVIRONMENT_HEAD = """\
-<!-- Made by `python docs/generate.py` from umiak.contracts. Change the contracts, not this file. -->
-
-# What a worker finds in its environment
-
-A worker inherits the launcher's environment, with the variables of this page laid over it: the same ranks in the words
-of umiak, PaddlePaddle, PyTorch and JAX. So one launcher serves all three. `envlog.*` in the
-[log directory](files.md) shows what each worker was given.
-
-The examples are those of the last worker of its role in a job `ctr` of two nodes, 10.0.0.1 and 10.0.0.2, with two trainers
-each, and in ps mode with one server each.
-"""
-OWN_TEXT = "The same for every framework and every role.\n"
-PADDLE_TEXT = "As `paddle.distributed.launch` 3.3 sets them, and those that its role makers ask for.\n"
-TORCH_TEXT = """\
-As torchrun sets them. Servers and heter workers get none: a program that finds RANK joins the trainers' process group, and
-one too many in it hangs everybody.
-"""
-JAX_TEXT = """\
-`jax.distributed.initialize()` reads the address and the devices by itself; hand it the two numbers as `num_processes` and
-`process_id`.
-"""
-DEVICE_TEXT = """\
-Every worker of a node sees the same devices, in the order of `--devices`; a worker that is alone on its node uses all of
-them, otherwise worker i uses the i-th. Servers get none. In ps mode trainers get devices only if `--devices` is said. The
-examples are of `--devices 2,3`.
-"""
-HANG_TEXT = "Only where [`--hang_timeout`](../how-to/find-out-why-it-failed.md#a-worker-hangs) is said.\n"
-SERVERS_TEXT = """\
-The token is what `umiak.ps` needs so that servers and trainers of a job know one another. The others are not set with
-[`--no_compat`](../how-to/move-from-fleet.md).
-"""
-EITHER_TEXT = "Where a Python worker has to run something of umiak's before its script.\n"
-DEFAULT_TEXT = "Defaults that help; a value of yours stays.\n"
-ENVIRONMENT_TAIL = """\
-## What a worker does not inherit
-
-- Variables of the families above that this worker is not given: an outer launcher's `RANK` must not reach a server.
-- Variables that are meant for launchers: `UMIAK_*` (the token among them, except beside parameter servers),
-  `PADDLE_ELASTIC_*`, `TORCHELASTIC_*`, `PADDLE_RANK`, `PADDLE_NPROC_PER_NODE` and their like. A launcher inside a worker starts a job of its own.
-- Ranks of a process manager (`OMPI_COMM_WORLD_RANK`, `PMI_RANK`, `SLURM_PROCID`, ...) where they contradict this worker's rank.
-
-## Proxies
-
-`http_proxy` and `https_proxy` are hidden from workers, as Paddle's launcher does: workers find them as `http_proxy_original`
-and `https_proxy_original`, and one line of the launcher says so. gRPC and brpc, through which workers of Paddle and JAX
-talk to one another, would otherwise go through the proxy. `HTTP_PROXY`, `HTTPS_PROXY`, `ALL_PROXY` and `no_proxy` stay as they
-are, as with Paddle. `--keep_proxy`, or `UMIAK_KEEP_PROXY=1`, leaves all of them alone. So does a command line with
-[flags of torchrun](../how-to/move-from-torchrun.md), because torchrun hides nothing.
-
-## In a PaddleJob
-
-In the collective pods of a PaddleJob, workers keep the operator's `TRAINING_ROLE` and `PADDLE_PORT`.
-"""
 
 
 def _code(words: list[str]) -> str:
