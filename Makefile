@@ -6,14 +6,14 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.made-from
 DEMO_STAMP := $(VENV)/.made-for-demo
 NATIVE := $(wildcard native/*.toml native/Cargo.lock native/*.pyi native/src/*.rs native/src/*/*.rs)
-SETUP_FROM := pyproject.toml hatch_build.py shims/paddlerec/pyproject.toml constraints.txt $(NATIVE)
+SETUP_FROM := pyproject.toml hatch_build.py shims/paddlerec/pyproject.toml $(wildcard shims/paddle-fluid/*) constraints.txt $(NATIVE)
 PEERS := .venv-peers
 TORCH := .venv-torch
 WHEELS := .venv-wheels
 SITE := .venv-site
 TEST_FLAGS ?=
-# One more than the cores of the smallest machine: many tests wait, for leases, time limits and lost nodes.
-TEST_WORKERS ?= 3
+# Two more than the cores of the smallest machine: many tests wait, for leases, time limits and lost nodes.
+TEST_WORKERS ?= 4
 COUNT ?=
 MINUTES ?= 60
 CAMPAIGN_FLAGS ?=
@@ -40,7 +40,7 @@ COMPILE_PYTHON = $(BIN)/python -m compileall -qq -j 2 $(VENV)/lib .venv-ray/lib 
 OPEN_CLUSTER = $(BIN)/python -m testbed.prepare && $(BIN)/python -m testbed $(@:cluster-%=%) $(COUNT)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-rust test-torch cluster-ssh cluster-slurm cluster-mpi cluster-ray cluster-kubernetes matrix campaign campaign-ps wheels check $(CHECKS) audit format bench bench-ps bench-peers bench-fabric docs site clean
+.PHONY: help setup demo test quick test-rust test-torch cluster-ssh cluster-slurm cluster-mpi cluster-ray cluster-kubernetes matrix campaign campaign-ps wheels check $(CHECKS) audit format bench bench-ps bench-peers bench-fabric docs site clean
 
 help: ## Show what there is to do
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -71,13 +71,18 @@ test: setup ## Everything: checks, unit tests, laws, scripts, real clusters
 	@$(MAKE_RAY)
 	@test -d "$$(echo .venv-moto/lib/python*/site-packages/s3fs)" || { $(BIN)/uv venv --quiet --clear --python $(BIN)/python .venv-moto && $(BIN)/uv pip install --quiet --python .venv-moto/bin/python 'moto[s3,server]==5.2.5' 's3fs==2026.9.0'; }  # a real S3 server, and fsspec's client for it, 200 MB
 	@test -e .venv-clouds/.made || { $(BIN)/uv venv --quiet --python $(BIN)/python .venv-clouds && $(BIN)/uv pip install --quiet --python .venv-clouds/bin/python --constraint constraints.txt huaweicloudsdkmodelarts bce-python-sdk alibabacloud-pai-dlc20201203 && touch .venv-clouds/.made; }  # the SDKs of clouds, 80 MB
+	@test -d "$$(echo .venv-triton/lib/python*/site-packages/tritonclient)" || { $(BIN)/uv venv --quiet --clear --python $(BIN)/python .venv-triton && $(BIN)/uv pip install --quiet --python .venv-triton/bin/python 'tritonclient[http]==2.73.0'; }  # somebody else's client of the Open Inference Protocol, 120 MB
+	@test -d "$$(echo .venv-onnx/lib/python*/site-packages/onnxruntime)" || { $(BIN)/uv venv --quiet --clear --python $(BIN)/python .venv-onnx && $(BIN)/uv pip install --quiet --python .venv-onnx/bin/python 'paddle2onnx==2.1.0' 'onnxruntime==1.31.1'; }  # models as ONNX: what converts them, and what runs them, 210 MB
 	@$(COMPILE_PYTHON)
 	$(BIN)/python -m testbed.run_tests -n $(TEST_WORKERS) --dist worksteal --tb=short $(TEST_FLAGS)
+
+quick: setup ## Unit tests, laws and stories, with fewer generated examples: about three minutes on two cores
+	HYPOTHESIS_PROFILE=quick $(BIN)/python -m pytest -n $(TEST_WORKERS) --dist worksteal --tb=short -q tests/unit tests/laws tests/scripts $(TEST_FLAGS)
 
 test-torch: setup ## PyTorch's layers for parameter servers, in .venv-torch (3 GB)
 	@test -x $(TORCH)/bin/python || $(BIN)/uv venv --quiet --python $(BIN)/python $(TORCH)
 	@$(BIN)/uv pip install --quiet --python $(TORCH)/bin/python --constraint constraints.txt --reinstall-package umiak-native --editable '.[ps]' --group torch
-	$(TORCH)/bin/python -m pytest tests/unit/test_ps_torch.py $(TEST_FLAGS)
+	$(TORCH)/bin/python -m pytest tests/unit/ps/test_ps_torch.py $(TEST_FLAGS)
 
 cluster-ssh: setup ## A shell beside real machines with sshd on loopback, COUNT=4
 	@$(OPEN_CLUSTER)
@@ -95,15 +100,15 @@ cluster-ray: setup ## A shell beside a real Ray cluster, COUNT=3 (makes .venv-ra
 cluster-kubernetes: setup ## A shell beside a real Kubernetes cluster, COUNT=2 (builds Kubernetes the first time: Go, 13 minutes)
 	@$(OPEN_CLUSTER)
 
-matrix: setup ## All cells of which `make test` runs a choice: 96 ways to start a training in pods, 15 models in 6 strategies
+matrix: setup ## All cells of which `make test` runs a choice: 96 ways to start a training in pods, 15 models in 6 strategies, outages of every length, readers that are killed
 	$(BIN)/python -m testbed.prepare
-	UMIAK_MATRIX=all $(BIN)/python -m pytest -n 0 -q tests/integration/test_launcher_matrix.py tests/integration/test_zoo_modes.py
+	UMIAK_MATRIX=all $(BIN)/python -m pytest -n 0 -q tests/integration/test_launcher_matrix.py tests/integration/test_outages.py tests/integration/test_zoo_modes.py tests/integration/test_dygraph_readers.py
 
 campaign: setup ## Play random outages, losses and joins against the launcher's decisions, for MINUTES=60
-	$(BIN)/python -m tests.laws.campaign --minutes $(MINUTES)
+	$(BIN)/python -m tests.support.launcher_campaign --minutes $(MINUTES)
 
 campaign-ps: setup ## Kill, stop, freeze and cut real servers, trainers and `umiak train`, and fill their disks, for MINUTES=60
-	$(BIN)/python -m tests.integration.ps_campaign --minutes $(MINUTES) $(CAMPAIGN_FLAGS)
+	$(BIN)/python -m tests.support.ps_campaign --minutes $(MINUTES) $(CAMPAIGN_FLAGS)
 
 wheels: ## Build wheels for machines without Rust into dist/ (makes .venv-wheels, 400 MB)
 	@$(NEEDS_RUST)
@@ -147,13 +152,15 @@ format: setup ## Let the formatter and the linter fix what they can
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: setup ## Measure the launcher beside its peers (torchrun after `make bench-peers`), the reader, the parameter server, training from a config
+bench: setup ## Measure the launcher beside its peers (torchrun after `make bench-peers`), the reader, the parameter server, training from a config, programs of fluid, the dashboard beside TensorBoard and MLflow
 	$(BIN)/python -m benchmarks.launch
 	$(BIN)/python -m benchmarks.reader
 	$(BIN)/python -m benchmarks.ps
 	$(BIN)/python -m benchmarks.train
+	$(BIN)/python -m benchmarks.fluid
 	$(BIN)/python -m benchmarks.submit
 	$(BIN)/python -m benchmarks.operator
+	$(BIN)/python -m benchmarks.dashboard
 
 bench-ps: setup ## Measure the parameter server beside Paddle 2.6.2's own (makes .venv-paddle262, 500 MB)
 	$(BIN)/python -m benchmarks.ps --peer paddle

@@ -5,7 +5,8 @@
 3. `umiak train` trains the zoo's dnn from a config, with servers and trainers of its own, and saves an inference model.
 4. `paddle.inference` loads it and answers for three samples that it has never seen.
 
-Everything is made in a directory `demo`, which is emptied first. The exit status is not 0 if anything is not as it should be.
+At a terminal it says where a browser shows all of it while it trains. Everything is made in a directory `demo`, which is emptied first; `demo/report.html`
+is what it has said, with both curves. The exit status is not 0 if anything is not as it should be.
 
     python examples/demo.py              all of it
     python examples/demo.py recovery     the first two steps alone
@@ -25,6 +26,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import demo_report
+
 PLACE = Path("demo")
 EXAMPLES = Path(__file__).resolve().parent
 UMIAK = [sys.executable, "-m", "umiak.cli.main"]
@@ -34,6 +37,9 @@ KILLS = {"server": 0.3, "trainer": 0.6}
 """Which part of the steps is done when one of these is killed."""
 CLOSE = 0.03
 """So far from the best AUC a trained model may be."""
+SAID: list[str] = []
+RUNS: dict[str, Run] = {}
+"""Everything that was said, and the two jobs, for the report."""
 COLUMNS = max(39, min(79, shutil.get_terminal_size().columns - 1))
 
 
@@ -45,7 +51,9 @@ def main(words: list[str]) -> int:
     shutil.rmtree(PLACE, ignore_errors=True)
     PLACE.mkdir()
     began = time.monotonic()
+    page = demo_report.LivePage(UMIAK, PLACE, say)
     try:
+        page.open()
         recovery()
         if words != ["recovery"]:
             from_a_config()
@@ -54,8 +62,21 @@ def main(words: list[str]) -> int:
         return 1
     except KeyboardInterrupt:
         return 130
+    finally:
+        page.close()
+        report()
     say(f"\nDone in {time.monotonic() - began:.0f} s. What it made is in {PLACE}/.")
+    say(f"The report: {PLACE / 'report.html'}")
+    say(f"All runs in a browser: umiak dashboard {PLACE}")
     return 0
+
+
+def report() -> None:
+    """What was seen, as a file."""
+    kills = [kill for run_ in RUNS.values() for kill in run_.kills]
+    best = max((run_.best for run_ in RUNS.values()), default=0.0)
+    curves = {name: run_.curve for name, run_ in RUNS.items()}
+    demo_report.write(PLACE / "report.html", curves, kills, best, SAID)
 
 
 # ---- servers and trainers are killed
@@ -68,6 +89,7 @@ def recovery() -> None:
     quiet = Run("undisturbed", {}).watched()
     for line in drawing(disturbed, quiet):
         say(line)
+    RUNS.update({"with kills": disturbed, "undisturbed": quiet})
     say("")
     if disturbed.weights != quiet.weights:
         raise Wrong(f"the weights differ: {disturbed.weights} with kills, {quiet.weights} without")
@@ -265,6 +287,7 @@ def heading(text: str) -> None:
 def say(text: str, indent: str = "") -> None:
     """A line, or some, wrapped at the width of the terminal."""
     for line in text.split("\n"):
+        SAID.append(line)
         wrapped = textwrap.wrap(line, COLUMNS, subsequent_indent=indent, break_on_hyphens=False, break_long_words=False)
         fits = len(line) <= COLUMNS
         print(line if fits else "\n".join(wrapped), flush=True)
