@@ -12,7 +12,7 @@ from paddle.fluid.incubate.fleet.base import role_maker
 from paddle.fluid.incubate.fleet.parameter_server.distribute_transpiler import fleet
 from paddle.fluid.incubate.fleet.parameter_server.distribute_transpiler.distributed_strategy import StrategyFactory
 
-STEPS, BATCH, IDS = 60, 32, 60
+STEPS, BATCH, IDS, HELD = 60, 32, 60, 1024
 STRATEGIES = {
     "sync": StrategyFactory.create_sync_strategy,
     "async": StrategyFactory.create_async_strategy,
@@ -40,10 +40,10 @@ def build(rate=0.05):
 WEIGHTS = np.random.default_rng(11).normal(size=IDS)
 
 
-def batches(count=STEPS, seed=3):
+def batches(count=STEPS, seed=3, size=BATCH):
     chance = np.random.default_rng(seed)
     for _ in range(count):
-        ids = chance.integers(0, IDS, (BATCH, 3))
+        ids = chance.integers(0, IDS, (size, 3))
         yield {"ids": ids, "label": (WEIGHTS[ids].sum(1, keepdims=True) > 0).astype("int64")}
 
 
@@ -60,7 +60,7 @@ def alone(first):
             fluid.global_scope().find_var(name).get_tensor().set(array, fluid.CPUPlace())
         for batch in batches():
             exe.run(main, feed=batch)
-        (batch,) = batches(1, seed=4)
+        (batch,) = batches(1, seed=4, size=HELD)
         return float(exe.run(test, feed=batch, fetch_list=[cost])[0][0])
 
 
@@ -76,8 +76,8 @@ def kill_once(directory, what):
 
 
 def train(directory, words):
-    # In async gradients of both trainers are applied as they come, each like a step of its own.
-    predict, cost, optimizer = build(0.02 if words[0] == "async" else 0.05)
+    # In async and geo what both trainers have learned is applied as it comes, each like a step of its own.
+    predict, cost, optimizer = build(0.02 if words[0] in ("async", "geo") else 0.05)
     test = fluid.default_main_program().clone(for_test=True)
     strategy = STRATEGIES[words[0]]()
     optimizer = fleet.distributed_optimizer(optimizer, strategy)
@@ -94,7 +94,7 @@ def train(directory, words):
     rank, count = fleet.worker_index(), fleet.worker_num()
     scope = fluid.global_scope()
     dense = [each.name for each in fleet.main_program.all_parameters() if each.name != "rows"]
-    (held,) = batches(1, seed=4)
+    (held,) = batches(1, seed=4, size=HELD)
     before = float(exe.run(test, feed=held, fetch_list=[cost])[0][0])
     fleet.save_persistables(exe, str(Path(directory) / "first"))
     first = {name: np.array(scope.find_var(name).get_tensor()) for name in dense}
