@@ -17,6 +17,7 @@ import os
 import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Protocol
 
 import pytest
@@ -28,18 +29,24 @@ from testbed.kubernetes import fake_nodes as kubernetes_fake_nodes
 
 DEADLINE = "UMIAK_TESTS_DEADLINE"
 """The variable with the Unix time at which a run of the tests gives up, so that it can still say what failed. Empty: never."""
+FAILED_TESTS = "UMIAK_FAILED_TESTS"
+"""The variable with the file into which the names of failed tests are written, one a line, for `testbed.run_tests`."""
 
 
 class Reporter:
-    """Names a failure when it happens, not an hour later; ends a run of xdist at its deadline with the usual summary."""
+    """Names a failure when it happens, not an hour later, also in a file; ends a run of xdist at its deadline with the usual summary."""
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
+        self._failures = os.environ.pop(FAILED_TESTS, None)  # not for the tests of tests
         self._deadline = float(os.environ.get(DEADLINE) or "inf")
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         plugins = self._config.pluginmanager
         if report.failed:
+            if self._failures is not None:
+                with Path(self._failures).open("a") as names:
+                    names.write(f"{report.nodeid}\n")
             terminal = plugins.get_plugin("terminalreporter")
             if terminal is not None:
                 terminal.write_line(f"\nFAILED {report.nodeid} ({report.when}): {_reason(report)}", red=True)
