@@ -8,7 +8,6 @@ DEMO_STAMP := $(VENV)/.made-for-demo
 NATIVE := $(wildcard native/*.toml native/Cargo.lock native/*.pyi native/src/*.rs native/src/*/*.rs)
 SETUP_FROM := pyproject.toml hatch_build.py shims/paddlerec/pyproject.toml $(wildcard shims/paddle-fluid/*) constraints.txt $(NATIVE)
 PEERS := .venv-peers
-TORCH := .venv-torch
 WHEELS := .venv-wheels
 SITE := .venv-site
 TEST_FLAGS ?=
@@ -79,10 +78,8 @@ test: setup ## Everything: checks, unit tests, laws, scripts, real clusters
 quick: setup ## Unit tests, laws and stories, with fewer generated examples: about three minutes on two cores
 	HYPOTHESIS_PROFILE=quick $(BIN)/python -m pytest -n $(TEST_WORKERS) --dist worksteal --tb=short -q tests/unit tests/laws tests/scripts $(TEST_FLAGS)
 
-test-torch: setup ## PyTorch's layers for parameter servers, in .venv-torch (3 GB)
-	@test -x $(TORCH)/bin/python || $(BIN)/uv venv --quiet --python $(BIN)/python $(TORCH)
-	@$(BIN)/uv pip install --quiet --python $(TORCH)/bin/python --constraint constraints.txt --reinstall-package umiak-native --editable '.[ps]' --group torch
-	$(TORCH)/bin/python -m pytest tests/unit/ps/test_ps_torch.py $(TEST_FLAGS)
+test-torch: setup ## PyTorch's layers for parameter servers (1.2 GB in the user's cache, made once)
+	$(BIN)/python -m testbed.pytorch -m pytest -n 0 tests/unit/ps/test_ps_torch*.py $(TEST_FLAGS)
 
 cluster-ssh: setup ## A shell beside real machines with sshd on loopback, COUNT=4
 	@$(OPEN_CLUSTER)

@@ -5,7 +5,7 @@
     python -m testbed.prepare --kubernetes    these two alone, which `make test` builds while tests run (`testbed.run_tests`)
 
 As root on Debian or Ubuntu the missing packages are installed, and no service of theirs is started;
-elsewhere the tests that need them say why they are skipped (in CI, why they fail). All of them take 300 MB. Kubernetes is built
+elsewhere the tests that need them say why they are skipped (in CI, why they fail). All of them take 300 MB, and PyTorch 1.2 GB. Kubernetes is built
 from source where there is Go, 13 minutes, once, and so are Helm and Kueue (5 minutes).
 """
 
@@ -19,7 +19,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from testbed import browser, images, kafka, mpi, processes, slurm, sshd
+from testbed import browser, images, kafka, mpi, processes, pytorch, slurm, sshd
 from testbed.kubernetes import programs
 
 PACKAGES = {
@@ -62,6 +62,10 @@ def _prepare_packages() -> None:
         kafka.build()
     except (OSError, kafka.KafkaError) as error:
         print(f"testbed: no Kafka, so that its tests are skipped: {error}", file=sys.stderr)
+    try:
+        pytorch.build()
+    except (OSError, pytorch.PyTorchError) as error:
+        print(f"testbed: no PyTorch, so that its tests are skipped: {error}", file=sys.stderr)
     _build("helm", "the tests of the chart")
 
 

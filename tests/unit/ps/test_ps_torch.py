@@ -1,4 +1,4 @@
-"""PyTorch's embedding layer and optimizer. `make test-torch` runs these in an environment that has PyTorch."""
+"""PyTorch's embedding layer and optimizer. `make test` and `make test-torch` run these in a process that has PyTorch."""
 
 from __future__ import annotations
 
