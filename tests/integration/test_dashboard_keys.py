@@ -13,12 +13,15 @@ import pytest
 
 from testbed import axe, browser
 from tests.integration.test_dashboard_pages import FITS, says, served, shows
+from tests.support import PATIENCE_S
 from tests.support.run_directories import (
     WALL,
     exited,
     failure,
     journal,
     launch_directory,
+    locked,
+    message,
     progress,
     train_directory,
     with_config,
@@ -191,3 +194,60 @@ def test_a_restart_and_the_end_of_a_launcher_are_told_as_they_happen(tmp_path: P
     finally:
         job.kill()
         job.wait()
+
+
+def test_a_worker_that_is_started_again_alone_is_a_mark_in_its_generation(
+    tmp_path: Path, page: browser.BrowserPage
+) -> None:
+    """And who has opened the page of a launcher sees the curves as soon as there are some, also where it belongs to a larger run by then."""
+    killed = failure(1, at=WALL + 9, exit_code=None, signal=9)
+    again = message(60.5, "RestartWorker", key="trainer.1", generation=1, restarts=1)
+    text = journal(exited(1, 60.0, killed), again)
+    log = launch_directory(tmp_path / "ctr" / "log", text, state="running", restarts=1)
+    with served(tmp_path) as dashboard, locked(log / "events.jsonl"):
+        page.open(dashboard.address)
+        page.wait_for("return document.querySelector('tr[data-run] .state.running')")
+        page.open(f"{dashboard.origin}/runs/{id_of(str(log))}?axis=time")
+        page.wait_for("return document.querySelectorAll('.timeline rect.mark').length == 1")
+        shows(page, "after 8 s trainer 1 on node 10.0.0.1 was killed by SIGKILL (9); it was started again in its place")
+        train_directory(tmp_path / "ctr")
+        page.wait_for("return document.querySelector('.chart canvas')")
+        assert page.run("return location.pathname") == f"/runs/{id_of(str(tmp_path / 'ctr'))}"
+        assert page.run("return location.search") == "?axis=time"
+        page.open("about:blank")
+
+
+def test_a_real_training_draws_itself_and_is_cancelled(tmp_path: Path, page: browser.BrowserPage) -> None:
+    words = [sys.executable, "-m", "umiak.models.sample", "rank.dnn", "--out", "data", "--samples", "2000"]
+    environ = {name: text for name, text in os.environ.items() if not name.startswith(("UMIAK_", "PADDLE_"))}
+    subprocess.run(words, cwd=tmp_path, check=True, stdout=subprocess.DEVNULL, env=environ)
+    settings = {
+        "dataset.train_data.data_path": "data/train",
+        "dataset.test_data.data_path": "data/test",
+        "runner.single.epochs": "100000",
+        "runner.single.print_interval": "1",
+    }
+    words = [sys.executable, "-m", "umiak.cli.main", "train", "-m", "umiak.models.rank.dnn"]
+    words += [word for key, value in settings.items() for word in ("-o", f"{key}={value}")]
+    output = (tmp_path / "output").open("wb")
+    job = subprocess.Popen(words, cwd=tmp_path, stdout=output, stderr=output, env=environ)
+    try:
+        with served(tmp_path, allowed="cancel") as dashboard:
+            page.open(dashboard.address)
+            link = "return document.querySelector('tr[data-run] .state.running') && document.querySelector('tr[data-run] a').href"
+            page.open(page.wait_for(link))
+            points = (
+                "return Math.max(0, ...[...document.querySelectorAll('.chart')].map((each) => +each.dataset.points))"
+            )
+            first = page.wait_for(points)
+            page.wait_for(f"{points} > arguments[0] + 3", first)
+            page.run("document.querySelector('h1 button.danger').click()")
+            page.run("document.querySelector('dialog[open] button.danger').click()")
+            page.wait_for("return document.querySelector('h1 .state.cancelled')")
+            assert job.wait(PATIENCE_S) != 0
+            assert page.complaints() == []
+            page.open("about:blank")
+    finally:
+        job.kill()
+        job.wait()
+        output.close()

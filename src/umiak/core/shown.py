@@ -177,3 +177,13 @@ def without_passwords(data: Any) -> Any:
     if isinstance(data, (list, tuple)):
         return [without_passwords(each) for each in data]
     return without_password(data) if isinstance(data, str) and "://" in data else data
+
+
+def signal_name(number: int) -> str:
+    """``SIGKILL (9)``."""
+    import signal
+
+    try:
+        return f"{signal.Signals(number).name} ({number})"
+    except ValueError:
+        return f"signal {number}"

@@ -60,6 +60,7 @@ class RunIndex:
         self._on_change = on_change
         self._rows: dict[str, RunRow] = {}
         self._found: dict[str, FoundRun] = {}
+        self._parts: tuple[object, dict[str, str]] = None, {}
         self._stamps: dict[str, int] = {}
         self._hosts = reading.host_names()
 
@@ -68,11 +69,22 @@ class RunIndex:
         return list(self._rows.values())
 
     def row(self, run_id: str) -> RunRow | None:
-        return self._rows.get(run_id)
+        """Of the run, or of the one to which this launcher's directory belongs by now: it got metrics, or was submitted."""
+        row = self._rows.get(run_id)
+        return row if row is not None else self._rows.get(self._belongs_to(run_id))
 
     def source(self, run_id: str) -> RunSource | None:
-        found = self._found.get(run_id)
+        found = self._found.get(run_id) or self._found.get(self._belongs_to(run_id))
         return found.source if found else None
+
+    def _belongs_to(self, run_id: str) -> str:
+        """By the ids that directories had when they were runs of their own. Made only where somebody asks for one."""
+        found, parts = self._parts
+        if found is not self._found:
+            found = self._found
+            parts = {id_of(each): whole for whole, run in found.items() for each in run.source.launch_directories}
+            self._parts = found, parts
+        return parts.get(run_id, "")
 
     @property
     def pause_s(self) -> float:

@@ -12,6 +12,7 @@ counted and left out: a journal of another version, or one whose disk was full, 
 from __future__ import annotations
 
 from umiak.core import light_json
+from umiak.core.shown import signal_name
 from umiak.core.value import replace, value
 from umiak.dashboard.finite import time_of
 
@@ -71,6 +72,17 @@ class FailureSight:
     error: str = ""
     """The last line of its traceback, or of its log."""
     excerpt: str = ""
+    again_s: float | None = None
+    """When the worker was started again, alone, in the same generation."""
+
+    @property
+    def who(self) -> str:
+        """Such as ``trainer 1 on node 10.0.0.2``."""
+        worker = f"{self.role} {self.rank}" if self.role and self.rank is not None else self.worker
+        node = self.host or self.node
+        if not worker:
+            return f"node {node}"
+        return f"{worker} on node {node}" if node else worker
 
 
 class JournalStory:
@@ -159,6 +171,7 @@ class JournalStory:
                 key = str(message["key"])
                 worker = self.workers.get(key)
                 self._set(key, state="starting", since_s=now_s, starts=worker.starts + 1 if worker else 1)
+                self._again(key, now_s)
             case "Finish":
                 self._close(now_s, "")
 
@@ -230,12 +243,23 @@ class JournalStory:
             error=_last_line(str(failure.get("traceback") or failure.get("log_end") or "")),
             excerpt=str(failure.get("traceback") or failure.get("log_end") or "")[-LONGEST_TEXT:],
         )
-        if len(self.failures) < MOST_FAILURES and sight not in self.failures:
+        if len(self.failures) < MOST_FAILURES and all(replace(each, again_s=None) != sight for each in self.failures):
             self.failures.append(sight)
 
+    def _again(self, key: str, now_s: float) -> None:
+        """What failed of this worker is not the end of it."""
+        self.failures = [
+            replace(each, again_s=now_s) if each.worker == key and each.again_s is None else each
+            for each in self.failures
+        ]
+
     def _ended(self, now_s: float, action: JsonMapping) -> None:
-        self._close(now_s, "")
         self.exit_status = int(action["status"])
+        self._close(now_s, "")
+        fatal = next((each for each in self.failures if each.again_s is None), None)
+        last = self.generations[-1] if self.generations else None
+        if self.exit_status and fatal is not None and last and not last.cause and fatal.generation == last.number:
+            self.generations[-1] = replace(last, cause=f"{fatal.who} {fatal.text}")
         self.words, self.code, self.hint = (str(action.get(name) or "") for name in ("words", "code", "hint"))
         for key, worker in self.workers.items():
             if worker.state in ("running", "starting"):
@@ -260,7 +284,7 @@ def how_it_ended(failure: JsonMapping) -> str:
     if failure.get("out_of_memory"):
         return "was killed: out of memory"
     if failure.get("signal") is not None:
-        return f"was ended by signal {failure['signal']}"
+        return f"was killed by {signal_name(int(failure['signal']))}"
     return f"failed with exit code {failure.get('exit_code')}"
 
 

@@ -34,10 +34,15 @@ if TYPE_CHECKING:
 
     from umiak.dashboard.cluster.cluster_runs import ClusterRuns
     from umiak.dashboard.options import DashboardOptions
+    from umiak.dashboard.rows import RunRow
 
 LIVE_EVERY_S = 1.0
 WATCHED_EVERY_S = 0.25
 SERVERS_EVERY_S = 2.0
+TOLD_AGAIN_S = 5.0
+"""What a page says of a run has times in it, and a worker that does nothing is silent some day, without any event."""
+OVER_AGAIN_S = 60.0
+JUST_OVER_S = 120.0
 IDLE_EVERY_S = 0.5
 MOST_ROWS_IN_EVENT = 50
 EVERYWHERE = ("0.0.0.0", "::")
@@ -69,6 +74,8 @@ class Dashboard:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._sizes: dict[str, int] = {}
+        self._told_at: dict[str, float] = {}
+        """When those who watch a run last had a reason to ask for it again."""
         self.server: HttpServer | None = None
         self.app: DashboardApp | None = None
         self.cluster: ClusterRuns | None = None
@@ -204,16 +211,22 @@ class Dashboard:
     def _publish_servers(self, run_id: str, _: asyncio.Task[None]) -> None:
         self.feed.publish(f"servers:{run_id}", {})
 
+    def _is_old(self, run_id: str, now: float) -> bool:
+        at = self._told_at.setdefault(run_id, now)
+        row = self.index.row(run_id) or (self.cluster.row(run_id) if self.cluster is not None else None)
+        return now - at >= again_after_s(row, time.time())
+
     async def _watch(self, app: DashboardApp) -> None:
         """The runs whose pages are open, four times a second."""
         await asyncio.sleep(WATCHED_EVERY_S if self.feed.watchers else IDLE_EVERY_S)
-        for run_id in self.feed.watched("run:"):
+        open_pages = self.feed.watched("run:")
+        self._told_at = {each: at for each, at in self._told_at.items() if each in open_pages}
+        for run_id in open_pages:
             watched = app.runs.watched(run_id)
-            if watched is None:
-                continue
-            has_grown, curves = await asyncio.to_thread(watched.update)
-            if has_grown:
-                self.feed.publish(f"run:{run_id}", {"what": "journal"})
+            has_grown, curves = (False, None) if watched is None else await asyncio.to_thread(watched.update)
+            if has_grown or self._is_old(run_id, time.monotonic()):
+                self._told_at[run_id] = time.monotonic()
+                self.feed.publish(f"run:{run_id}", {"what": "journal" if has_grown else "time"})
             if curves is not None:
                 self.feed.publish(f"curves:{run_id}", curves)
         for name in self.feed.watched("log:"):
@@ -221,6 +234,12 @@ class Dashboard:
             if size is not None and self._sizes.get(name) != size:
                 self._sizes[name] = size
                 self.feed.publish(f"log:{name}", {"size": size})
+
+
+def again_after_s(row: RunRow | None, now_s: float) -> float:
+    """How long what was said of a run stays good. One that is over says how long ago, and needs it less and less."""
+    is_old = row is not None and row.ended_s is not None and now_s - row.ended_s > JUST_OVER_S
+    return OVER_AGAIN_S if is_old else TOLD_AGAIN_S
 
 
 async def _forever(look: Callable[[DashboardApp], Awaitable[None]], app: DashboardApp) -> None:

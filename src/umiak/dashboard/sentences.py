@@ -60,16 +60,18 @@ def first_failure(stories: Sequence[JournalStory]) -> FailureSight | None:
     """The earliest failure of the newest generation that failed: what else ended is mostly a consequence of it."""
     failures = [failure for story in stories for failure in story.failures]
     newest = max((failure.generation for failure in failures), default=0)
-    return min((each for each in failures if each.generation == newest), key=lambda each: each.at_s, default=None)
+    last = [each for each in failures if each.generation == newest]
+    return min([each for each in last if each.again_s is None] or last, key=lambda each: each.at_s, default=None)
 
 
-def who(failure: FailureSight) -> str:
-    """Such as ``trainer 1 on node 10.0.0.2``."""
-    worker = f"{failure.role} {failure.rank}" if failure.role and failure.rank is not None else failure.worker
-    node = failure.host or failure.node
-    if not worker:
-        return f"node {node}"
-    return f"{worker} on node {node}" if node else worker
+def incidents(stories: Sequence[JournalStory]) -> list[FailureSight]:
+    """Every failure of the run, once, in the order of time: several launchers may have seen it."""
+    found: dict[tuple[object, ...], FailureSight] = {}
+    for each in [failure for story in stories for failure in story.failures]:
+        key = each.generation, each.node or each.host, each.worker, round(each.at_s, 3)
+        if key not in found or found[key].again_s is None:
+            found[key] = each
+    return sorted(found.values(), key=lambda each: each.at_s)
 
 
 def named(looks: Sequence[RankLook]) -> str:
@@ -102,7 +104,7 @@ def _failed(row: RunRow, stories: Sequence[JournalStory], failure: FailureSight 
         return Sentence(text=f"failed{_ago(row, now_s)}: {row.reason or (words.words if words else '')}", hint=hint)
     error = f": {one_line(failure.error, 300)}" if failure.error else ""
     restarts = f", after {row.restarts} {'restart' if row.restarts == 1 else 'restarts'}" if row.restarts else ""
-    text = f"failed{_ago(row, now_s)}: {who(failure)} {failure.text}{error}{restarts}"
+    text = f"failed{_ago(row, now_s)}: {failure.who} {failure.text}{error}{restarts}"
     return Sentence(text=text, hint=hint or "its log ends with the reason")
 
 
@@ -122,6 +124,9 @@ def _running(
         parts.append(f"{row.samples_per_s:,.0f} samples/s")
     if row.restarts:
         cause = next((each.cause for story in stories for each in reversed(story.generations) if each.cause), "")
+        again = [each for each in incidents(stories) if each.again_s is not None]
+        if again and not cause:
+            cause = f"{again[-1].who} {again[-1].text}"
         parts.append(_times(row.restarts) + (f" ({one_line(cause, 300)})" if cause else ""))
     hint = ""
     waiting = next((story.waiting for story in stories if story.waiting), "")
@@ -140,7 +145,7 @@ def _running(
     elif quiet_s > QUIET_S and row.metric:
         hint = f"its metrics have not changed for {span(quiet_s)}: look which rank is silent"
     if row.state == "restarting" and failure is not None:
-        parts.append(f"{who(failure)} {failure.text}")
+        parts.append(f"{failure.who} {failure.text}")
     return Sentence(text=", ".join(parts), hint=hint)
 
 

@@ -170,6 +170,24 @@ def test_runs_come_and_go(tmp_path: Path) -> None:
     assert index.rows == []
 
 
+def test_a_launcher_that_became_a_part_of_a_run_is_still_found(tmp_path: Path) -> None:
+    """Metrics come after the launcher: who has opened its page by then sees the whole run."""
+    log = launch_directory(tmp_path / "ctr" / "log")
+    index = RunIndex([str(tmp_path)])
+    index.refresh()
+    early = id_of(str(log))
+    assert index.row(early) is not None
+    train_directory(tmp_path / "ctr")
+    index.refresh()
+    row, source = index.row(early), index.source(early)
+    assert row is not None
+    assert source is not None
+    assert (row.id, len(index.rows)) == (id_of(str(tmp_path / "ctr")), 1)
+    assert source.launch_directories == (str(log),)
+    assert index.row(id_of("nothing")) is None
+    assert index.source("") is None
+
+
 def test_submitted_runs_are_beside_them_and_their_launchers_are_not_listed_twice(tmp_path: Path) -> None:
     launch_directory(
         tmp_path / "state" / "local" / "ctr-3f" / "log" / "launcher", state="failed", reason="trainer 0 failed"

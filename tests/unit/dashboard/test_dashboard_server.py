@@ -32,6 +32,7 @@ from umiak.dashboard.http.feed import Feed, FeedFull
 from umiak.dashboard.index import id_of
 from umiak.dashboard.options import DashboardOptions
 from umiak.dashboard.program import Dashboard
+from umiak.dashboard.rows import RunKind, RunRow
 from umiak.web.guard import HEADERS
 
 if TYPE_CHECKING:
@@ -383,6 +384,29 @@ def test_a_page_hears_of_new_points_and_catches_up_after_sleep(tmp_path: Path, m
             writer.close()
 
     with_dashboard(tmp_path, story)
+
+
+def test_a_page_asks_again_although_nothing_happens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """How long a run goes on changes without an event, and so does whether a worker is silent."""
+    for name in ("WATCHED_EVERY_S", "IDLE_EVERY_S", "TOLD_AGAIN_S"):
+        monkeypatch.setattr(program, name, 0.02)
+    directory = launch_directory(tmp_path / "log")
+
+    async def story(dashboard: Dashboard) -> None:
+        with locked(directory / "events.jsonl"):
+            reader, writer = await listen(dashboard, f"run:{id_of(str(directory))}")
+            while (await next_event(reader))[1].get("what") != "time":
+                pass
+            writer.close()
+
+    with_dashboard(tmp_path, story)
+
+
+def test_what_was_said_of_a_run_gets_old() -> None:
+    over = {"kind": RunKind.LAUNCHED, "name": "a", "state": "succeeded", "ended_s": 1000.0}
+    assert program.again_after_s(RunRow(id="a", **over), 1010.0) == program.TOLD_AGAIN_S  # type: ignore[arg-type]
+    assert program.again_after_s(RunRow(id="a", **over), 2000.0) == program.OVER_AGAIN_S  # type: ignore[arg-type]
+    assert program.again_after_s(None, 2000.0) == program.TOLD_AGAIN_S
 
 
 def test_a_look_that_fails_is_told_and_others_follow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

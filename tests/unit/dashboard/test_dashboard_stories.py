@@ -55,7 +55,7 @@ def test_a_journal_tells_its_generations_and_workers() -> None:
 def test_workers_are_as_the_journal_left_them() -> None:
     found = story(exited(0, 60.0), exited(1, 60.0, failure(1, exit_code=None, signal=9)))
     states = {key: (each.state, each.reason) for key, each in found.workers.items()}
-    assert states == {"trainer.0": ("done", ""), "trainer.1": ("failed", "was ended by signal 9")}
+    assert states == {"trainer.0": ("done", ""), "trainer.1": ("failed", "was killed by SIGKILL (9)")}
     found = story(message(60.0, "RestartWorker", key="trainer.1", generation=1, restarts=1))
     assert (found.workers["trainer.1"].state, found.workers["trainer.1"].starts) == ("starting", 2)
 
@@ -92,7 +92,30 @@ def test_the_first_failure_of_all_nodes_counts() -> None:
     early = story(exited(1, 60.0, failure(1, at=WALL + 10)))
     first = sentences.first_failure([late, early])
     assert first is not None
-    assert sentences.who(first) == "trainer 1 on node 10.0.0.1"
+    assert first.who == "trainer 1 on node 10.0.0.1"
+
+
+def test_a_worker_that_is_started_again_alone_is_told_with_its_failure() -> None:
+    """It ends no generation, and a later failure that does is the one that counts."""
+    killed = failure(1, at=WALL + 9, exit_code=None, signal=9)
+    again = message(60.5, "RestartWorker", key="trainer.1", generation=1, restarts=1)
+    seen_by_master = {"is": "MessageFromNode", "message": {"is": "Failed", "failure": killed, "generation": 1}}
+    seen_late = {"t": 60.6, "who": "master", "event": seen_by_master}
+    found = story(exited(1, 60.0, killed), again, seen_late)
+    (incident,) = sentences.incidents([found, story(exited(1, 60.0, killed))])
+    assert (incident.who, incident.text) == ("trainer 1 on node 10.0.0.1", "was killed by SIGKILL (9)")
+    assert incident.again_s == WALL + 10.5
+    running = row("running", started_s=WALL, restarts=1)
+    said = sentences.sentence_of(running, [found], WALL + 60)
+    assert said.text.endswith("restarted once (trainer 1 on node 10.0.0.1 was killed by SIGKILL (9))")
+
+    ended = story(
+        exited(1, 60.0, killed), again, exited(0, 70.0, failure(0, at=WALL + 20)), message(71.0, "Finish", EXIT)
+    )
+    first = sentences.first_failure([ended])
+    assert first is not None
+    assert first.who == "trainer 0 on node 10.0.0.1"
+    assert ended.generations[-1].cause == "trainer 0 on node 10.0.0.1 failed with exit code 1"
 
 
 def test_who_waits_for_whom_is_said() -> None:

@@ -7,6 +7,7 @@ answer = await app.handle(head)
 from __future__ import annotations
 
 import asyncio
+import time
 
 from umiak.dashboard.cluster.viewers import bearer_of
 from umiak.dashboard.http import gate as gates
@@ -28,6 +29,8 @@ MOST_NAMESPACES = 50
 PAGES = ("", "runs", "compare", "places")
 NAMESPACES_HEADER = "x-umiak-dashboard-namespaces"
 READ_EVERY_S = 2.0
+TOLD_AGAIN_S = 10.0
+"""Why a pod waits may change without its job, and how long a job runs does."""
 
 
 class ClusterApp:
@@ -100,11 +103,17 @@ def _check(viewer: Viewer) -> None:
 
 async def keep_up(viewers: Viewers) -> None:
     """For those who have a page open, ask the cluster again and again: jobs, and whether logs have grown."""
+    told_at = time.monotonic()
     while True:
         await asyncio.sleep(READ_EVERY_S)
+        is_old = time.monotonic() - told_at >= TOLD_AGAIN_S
+        if is_old:
+            told_at = time.monotonic()
         for viewer in viewers.all:
             if not viewer.feed.watchers:
                 continue
             viewer.runs.begin()
+            for run_id in viewer.feed.watched("run:") if is_old else ():
+                viewer.feed.publish(f"run:{run_id}", {"what": "time"})
             for name in viewer.feed.watched("log:"):
                 viewer.feed.publish(f"log:{name}", {})

@@ -23,18 +23,18 @@ export function Chart({ title, series, axis = "samples", height = 190 }) {
       drawn.current = new uPlot({
         width: Math.max(200, place.current.clientWidth), height,
         scales: { x: { time } },
-        legend: { live: true },
+        legend: { live: true, markers: { width: 0, fill: (plot, at) => (at ? strokeOf(series[at - 1], at - 1) : null) } },
         cursor: { drag: { x: true, y: false } },
         axes: [
           { stroke: text, grid: { stroke: line, width: 1 }, ticks: { stroke: line }, values: time ? undefined : (plot, ticks) => ticks.map(short) },
-          { stroke: text, grid: { stroke: line, width: 1 }, ticks: { stroke: line }, size: 56, values: (plot, ticks) => ticks.map(number) },
+          { stroke: text, grid: { stroke: line, width: 1 }, ticks: { stroke: line }, size: 56, values: (plot, ticks) => ticks.map((value) => (Math.abs(value) < 1e4 ? number(value) : short(value))) },
         ],
         series: [
-          { label: axis, value: (plot, value) => (value == null ? "" : time ? new Date(value * 1000).toLocaleTimeString() : Math.round(value).toLocaleString("en")) },
+          { label: axis, value: newestOr((value) => (time ? new Date(value * 1000).toLocaleTimeString() : Math.round(value).toLocaleString("en"))) },
           ...series.map((each, at) => ({
             label: each.label, stroke: strokeOf(each, at), width: each.isDots ? 0 : each.isBehind ? 1 : 1.5, spanGaps: true,
             dash: each.isBehind ? [5, 4] : undefined, points: { show: each.isDots || (!each.isBehind && each.y.length < 40), size: each.isDots ? 7 : 4, fill: strokeOf(each, at) },
-            paths: each.isDots ? () => null : undefined, value: (plot, value) => (value == null ? "" : number(value)),
+            paths: each.isDots ? () => null : undefined, value: newestOr(number),
           })),
         ],
       }, latest.current, place.current);
@@ -56,6 +56,11 @@ export function Chart({ title, series, axis = "samples", height = 190 }) {
   return html`<section class="chart" data-points=${data[0].length}><h3>${title}</h3><div ref=${place} role="img" aria-label=${summary(title, series)}></div></section>`;
 }
 
+// What a legend says of a series: its value at the cursor, and where there is none its newest one.
+const newestOr = (written) => (plot, value, at, place) => {
+  const shown = place == null ? plot.data[at].findLast((each) => each != null) : value;
+  return shown == null ? "" : written(shown);
+};
 const strokeOf = (each, at) => colour(each.isBehind ? "--dim" : `--c${(each.group ?? at) % 8}`);
 const short = (value) => (Math.abs(value) >= 1e6 ? `${+(value / 1e6).toPrecision(4)}M` : Math.abs(value) >= 1e3 ? `${+(value / 1e3).toPrecision(4)}k` : String(value));
 
@@ -106,13 +111,17 @@ export function chartsOf(runs, axis, behind = null) {
 const splitName = (name) => [name.slice(0, name.indexOf("/")), name.slice(name.indexOf("/") + 1)];
 const rankOf = (kind, metric) => (kind === "share" ? 9 : kind === "speed" ? 5 : metric === "loss" ? 0 : metric === "auc" ? 1 : 2);
 
-// Generations as bars over time; each says why it ended.
-export function Timeline({ generations, now }) {
+// Generations as bars over time; each says why it ended. A worker that was started again alone is a mark in one.
+export function Timeline({ generations, failures, row, now }) {
   if (!generations.length) return null;
   const begin = generations[0].began_s;
   const end = Math.max(generations.at(-1).ended_s ?? now, begin + 1);
   const at = (time) => ((time - begin) / (end - begin)) * 1000;
+  const isBad = row.ended_s != null && ["failed", "lost"].includes(row.state);
+  const isLast = (each) => each === generations.at(-1);
+  const marks = failures.filter((each) => each.again_s != null && each.at_s >= begin && each.at_s <= end);
   return html`<svg class="timeline" viewBox="0 0 1000 34" preserveAspectRatio="none" role="img" aria-label=${`${generations.length} generations in ${span(end - begin)}`}>
-    ${generations.map((each) => html`<rect class=${each.cause ? "broke" : each.ended_s ? "ended" : ""} x=${at(each.began_s)} y="6" width=${Math.max(2, at(each.ended_s ?? now) - at(each.began_s) - 2)} height="22"><title>${`generation ${each.number}: ${each.cause || "no trouble"}`}</title></rect>`)}
+    ${generations.map((each) => html`<rect class=${each.cause || (isLast(each) && isBad) ? "broke" : each.ended_s || row.ended_s ? "ended" : ""} x=${at(each.began_s)} y="6" width=${Math.max(2, at(each.ended_s ?? now) - at(each.began_s) - 2)} height="22"><title>${`generation ${each.number}: ${each.cause || "no trouble"}`}</title></rect>`)}
+    ${marks.map((each) => html`<rect class="mark" x=${at(each.at_s) - 2} y="1" width="4" height="32"><title>${`${each.who} ${each.text}`}</title></rect>`)}
   </svg>`;
 }

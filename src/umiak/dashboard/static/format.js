@@ -44,6 +44,9 @@ export function bytes(count) {
   return `${count} bytes`;
 }
 
+export const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
+export const counted = (count, what) => `${count.toLocaleString("en")} ${what}${count === 1 ? "" : "s"}`;
+
 // "train/auc" is shown as "auc".
 export const metricName = (name) => name.replace(/^train\//, "").replace(/^(evaluated|epoch)\/(.*)$/, "$2 ($1)");
 

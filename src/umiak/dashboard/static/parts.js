@@ -12,7 +12,10 @@ export function Sparkline({ values, label }) {
   return html`<svg class="spark" viewBox="0 0 96 24" preserveAspectRatio="none" role="img" aria-label=${label}><path d=${`M${points.join("L")}`} /></svg>`;
 }
 
-export const Problem = ({ text }) => html`<p class="problem" role="alert">${text}</p>`;
+// Text of ours, in which `commands` stand between backticks.
+export const Told = ({ text }) => html`${text.split("`").map((part, at) => (at % 2 ? html`<code>${part}</code>` : part))}`;
+
+export const Problem = ({ text }) => html`<p class="problem" role="alert"><${Told} text=${text} /></p>`;
 
 export function go(path, { replaces = false } = {}) {
   if (replaces) history.replaceState(null, "", path);

@@ -31,7 +31,7 @@ function Place({ place, later }) {
   const found = doctor.answer;
   const verdict = doctor.problem ? "problem" : found ? found.verdict : "";
   const words = doctor.problem ? "does not answer" : found ? WORDS[found.verdict] || found.verdict : "is asked for the first time";
-  const about = [doctor.age_s == null ? "" : `${span(doctor.age_s + later)} ago, it took ${doctor.took_s.toFixed(1)} s`, place.asking_s == null ? "" : `asking for ${span(place.asking_s + later)}, at most ${2 * place.limit_s} s`].filter(Boolean).join("; ");
+  const about = [doctor.age_s == null ? "" : `answered ${span(doctor.age_s + later)} ago, after ${doctor.took_s.toFixed(1)} s`, place.asking_s == null ? "" : `asking for ${span(place.asking_s + later)}, for at most ${2 * place.limit_s} s`].filter(Boolean).join("; ");
   const counts = queue.answer ? Object.entries(queue.answer.counts) : [];
   return html`<section class="panel place" aria-label=${place.name} data-place=${place.name}>
     <h2><span class=${`state ${{ ok: "succeeded", problem: "failed", warning: "lost" }[verdict] || ""}`}>${words}</span> ${place.name} <small class="dim">${place.backend}${place.is_default ? ", the default" : ""}</small></h2>

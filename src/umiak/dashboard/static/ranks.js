@@ -3,7 +3,7 @@
 import { html, useEffect, useState } from "/static/vendor/htm-preact.js";
 import { get } from "/static/api.js";
 import { bytes, clock, number, span } from "/static/format.js";
-import { Problem, withQuery } from "/static/parts.js";
+import { Problem, Told, withQuery } from "/static/parts.js";
 
 const ORDER = ["failed", "silent", "waiting", "starting", "running", "stopped", "done"];
 const MOST_LARGE = 48;
@@ -12,7 +12,7 @@ export function Ranks({ id, data, now }) {
   const query = new URLSearchParams(location.search);
   const all = data.workers.flatMap((each) => each.workers);
   const chosen = all.find((each) => each.launcher === (query.get("launcher") || "") && each.key === query.get("worker"));
-  if (!all.length) return html`<p class="empty">${data.row.kind === "train" ? "It trains in one process, without a launcher." : "No worker was started yet."}</p>`;
+  if (!all.length) return html`<p class="empty">${data.row.kind === "train" && !data.generations.length ? "It trains in one process, without a launcher." : "No worker was started yet."}</p>`;
   const shares = Object.entries(data.shares);
   const isSmall = all.length > MOST_LARGE;
   const link = (worker) => withQuery({ worker: worker.key, launcher: worker.launcher });

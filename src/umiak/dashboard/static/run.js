@@ -3,9 +3,9 @@
 import { html, useEffect, useRef, useState } from "/static/vendor/htm-preact.js";
 import { about, act, get, watch } from "/static/api.js";
 import { Chart, chartsOf, Timeline } from "/static/charts.js";
-import { bytes, clock, metricName, number, span } from "/static/format.js";
+import { bytes, capital, clock, counted, metricName, number, span } from "/static/format.js";
 import { Logs } from "/static/logs.js";
-import { Problem, State, withQuery } from "/static/parts.js";
+import { go, Problem, State, Told, withQuery } from "/static/parts.js";
 import { Ranks } from "/static/ranks.js";
 import { Servers } from "/static/servers.js";
 
@@ -26,6 +26,7 @@ export function Run({ id, onState }) {
       try {
         const found = await get(`/runs/${id}`);
         if (isGone) return;
+        if (found.row.id !== id) return go(`/runs/${found.row.id}${location.search}`, { replaces: true }); // it has metrics now, and is a run of its own
         setData({ ...found, fetched: Date.now() / 1000 });
         setError("");
         document.title = `${found.row.name}: ${found.row.state} - umiak`;
@@ -70,8 +71,8 @@ export function Run({ id, onState }) {
   const page = { ranks: Ranks, servers: Servers, logs: Logs, config: Config, files: Files }[tab] || Overview;
   return html`
     <h1><${State} state=${row.state} /> ${row.name} <${Cancel} row=${row} /></h1>
-    <p class="sentence" role="status" aria-live="polite">${data.sentence}</p>
-    ${data.hint ? html`<p class="hint">${data.hint}</p>` : null}
+    <p class="sentence" role="status" aria-live="polite">${capital(data.sentence)}</p>
+    ${data.hint ? html`<p class="hint"><${Told} text=${capital(data.hint)} /></p>` : null}
     ${data.remote ? html`<${Remote} told=${data.remote} later=${now - data.now_s} isOver=${row.ended_s != null} />` : null}
     ${error ? html`<${Problem} text=${error} />` : null}
     <nav class="tabs" aria-label="Parts of the run">${TABS.filter(([name]) => name !== "servers" || data.has_servers).map(([name, title]) => html`
@@ -126,6 +127,7 @@ function Overview({ id, data, curves, now }) {
   const query = new URLSearchParams(location.search);
   const axis = query.get("axis") || "samples";
   const { row } = data;
+  const isQueued = row.state === "queued";
   const [earlier, setEarlier] = useState(null);
   const [hides, setHides] = useState(false);
   useEffect(() => {
@@ -139,9 +141,9 @@ function Overview({ id, data, curves, now }) {
   const evaluations = curves ? curves.events.filter((each) => each.event === "epoch" || each.event === "pass").slice(-12).reverse() : [];
   return html`
     <dl class="cards">
-      <${Card} name="Started">${clock(row.started_s)}<//>
-      <${Card} name=${row.ended_s ? "Took" : "Running for"}>${row.started_s ? span((row.ended_s || now) - row.started_s) : ""}<//>
-      ${row.step == null ? null : html`<${Card} name="Epoch / batch">${(row.epoch ?? 0) + 1} / ${row.step.toLocaleString("en")}<//>`}
+      <${Card} name=${isQueued ? "Submitted" : "Started"}>${clock(row.started_s)}<//>
+      <${Card} name=${row.ended_s ? "Took" : isQueued ? "Waiting for" : "Running for"}>${row.started_s ? span((row.ended_s || now) - row.started_s) : ""}<//>
+      ${row.step == null ? null : html`<${Card} name=${row.epoch == null ? "Batch" : "Epoch / batch"}>${row.epoch == null ? "" : `${row.epoch + 1} / `}${row.step.toLocaleString("en")}<//>`}
       ${row.samples_per_s == null ? null : html`<${Card} name="Samples/s">${number(row.samples_per_s)}<//>`}
       ${data.latest.left_s == null || row.ended_s ? null : html`<${Card} name="Epoch ends in">${span(data.latest.left_s)}<//>`}
       ${row.metric_value == null ? null : html`<${Card} name=${metricName(row.metric)}>${number(row.metric_value)}<//>`}
@@ -149,8 +151,8 @@ function Overview({ id, data, curves, now }) {
       <${Card} name="Restarts">${row.restarts}<//>
     </dl>
     ${data.first_failure ? html`<${Failure} id=${id} data=${data} failure=${data.first_failure} />` : null}
-    ${data.generations.length ? html`<h2>Generations</h2><${Timeline} generations=${data.generations} now=${row.ended_s || now} />
-      <ol>${data.generations.slice(-10).map((each) => html`<li value=${each.number}>${span((each.ended_s || row.ended_s || now) - each.began_s)} with ${each.nodes} ${each.nodes === 1 ? "node" : "nodes"}, ${each.workers} workers${each.cause ? `: ended because ${each.cause}` : ""}</li>`)}</ol>` : null}
+    ${data.generations.length ? html`<h2>Generations</h2><${Timeline} generations=${data.generations} failures=${data.failures} row=${row} now=${row.ended_s || now} />
+      <ol class="generations">${data.generations.slice(-10).map((each) => html`<${Generation} key=${each.number} generation=${each} failures=${data.failures} end=${each.ended_s || row.ended_s || now} />`)}</ol>` : null}
     ${found.length ? html`<h2>Curves</h2>
       <div class="bar"><a href=${withQuery({ axis: axis === "time" ? "" : "time" })}>over ${axis === "time" ? "samples" : "time"}</a> <a href=${`/compare?runs=${best ? `${id},${best.id}` : id}`}>${best ? "compare with it" : "compare with other runs"}</a></div>
       ${best ? html`<${Earlier} earlier=${earlier} isShown=${!hides} onShown=${(shown) => setHides(!shown)} />` : null}
@@ -173,10 +175,22 @@ function Earlier({ earlier, isShown, onShown }) {
 const text = (value) => (value == null ? "nothing" : String(value));
 const numbers = (metrics) => Object.entries(metrics || {}).map(([name, value]) => `${name} ${value == null ? "-" : number(value)}`).join(", ");
 
+const MOST_FAILURES = 6;
+
+// How long it was, why it ended, and who failed in it and was started again in its place.
+function Generation({ generation, failures, end }) {
+  const { number, nodes, workers, cause, began_s } = generation;
+  const again = failures.filter((each) => each.generation === number && each.again_s != null);
+  return html`<li value=${number}>${span(end - began_s)} with ${counted(nodes, "node")}, ${counted(workers, "worker")}${cause ? `: ended because ${cause}` : ""}
+    ${again.length ? html`<ul>${again.slice(-MOST_FAILURES).map((each) => html`<li>after ${span((each.at_s || each.again_s) - began_s)} ${each.who} ${each.text}; it was started again in its place</li>`)}
+      ${again.length > MOST_FAILURES ? html`<li>and ${again.length - MOST_FAILURES} times before</li>` : null}</ul>` : null}</li>`;
+}
+
 function Failure({ id, data, failure }) {
   const log = data.files.find((each) => each.kind === "log" && `${each.role}.${each.number}` === failure.worker);
-  return html`<section class="failure" aria-label="What failed first">
-    <strong>What failed first: ${failure.who} ${failure.text}</strong> ${failure.at_s ? html`<span class="dim">${clock(failure.at_s)}, generation ${failure.generation}</span>` : null}
+  const isPast = failure.again_s != null && data.row.state !== "failed";
+  return html`<section class=${`failure${isPast ? " past" : ""}`} aria-label="What failed first">
+    <strong>${isPast ? "Started again after a failure" : "What failed first"}: ${failure.who} ${failure.text}</strong> ${failure.at_s ? html`<span class="dim">${clock(failure.at_s)}, generation ${failure.generation}</span>` : null}
     ${log ? html` <a href=${`/runs/${id}?tab=logs&file=${log.key}&error=1`}>its log, at the first error</a>` : null}
     ${failure.excerpt ? html`<pre tabindex="0" aria-label="The end of its output">${failure.excerpt}</pre>` : null}
   </section>`;

@@ -2,7 +2,7 @@
 
 import { html, useEffect, useRef, useState } from "/static/vendor/htm-preact.js";
 import { get, watch } from "/static/api.js";
-import { ago, clock, metricName, number } from "/static/format.js";
+import { ago, clock, counted, metricName, number } from "/static/format.js";
 import { go, Problem, Sparkline, State, withQuery } from "/static/parts.js";
 
 const ROW = 38;
@@ -102,10 +102,9 @@ export function Runs({ onState }) {
     return () => removeEventListener("keydown", pressed);
   });
   useEffect(() => {
-    const sized = () => box.current && setView((old) => ({ ...old, height: box.current.clientHeight }));
-    sized();
-    addEventListener("resize", sized);
-    return () => removeEventListener("resize", sized);
+    const sized = new ResizeObserver(() => box.current && setView((old) => ({ ...old, height: box.current.clientHeight })));
+    sized.observe(box.current);
+    return () => sized.disconnect();
   }, []);
   const pick = (id) => setPicked((ids) => (ids.includes(id) ? ids.filter((each) => each !== id) : [...ids, id].slice(-10)));
   const order = (name) => go(withQuery({ sort: sort === `-${name}` ? name : `-${name}` }), { replaces: true });
@@ -118,7 +117,7 @@ export function Runs({ onState }) {
     <div class="bar" role="search">
       <label class="visually-hidden" for="filter">Filter</label>
       <input id="filter" type="search" placeholder="filter: words, state:failed, place:lab, -old" value=${filter} onInput=${(event) => type(event.target.value)} />
-      <span aria-live="polite" class="dim">${head ? counted(head) : "reading ..."}</span>
+      <span aria-live="polite" class="dim">${head ? shownOf(head) : "reading ..."}</span>
       ${picked.length > 1 ? html`<a href=${`/compare?runs=${picked.join(",")}`}>Compare ${picked.length} runs</a>` : picked.length ? html`<span class="dim">pick another to compare</span>` : null}
     </div>
     ${error ? html`<${Problem} text=${error} />` : null}
@@ -139,8 +138,8 @@ export function Runs({ onState }) {
     </div>`;
 }
 
-function counted(head) {
-  const count = head.total === head.all ? `${head.all.toLocaleString("en")} runs` : `${head.total.toLocaleString("en")} of ${head.all.toLocaleString("en")} runs`;
+function shownOf(head) {
+  const count = head.total === head.all ? counted(head.all, "run") : `${head.total.toLocaleString("en")} of ${counted(head.all, "run")}`;
   return head.is_complete ? count : `${count}, reading ${head.expected.toLocaleString("en")}`;
 }
 

@@ -15,6 +15,7 @@ that leads it, with `quorum`.
 from __future__ import annotations
 
 from umiak.core.runtime.repeated_signal import is_same
+from umiak.core.shown import signal_name
 from umiak.core.value import replace
 from umiak.launch.events import (
     DumpStacks,
@@ -71,7 +72,6 @@ from umiak.launch.protocol import (
     Stopped,
     Waiting,
 )
-from umiak.launch.reports import words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -353,7 +353,7 @@ class NodeMachine(NodeState):
         if count:
             who = "1 worker has" if count == 1 else f"{count} workers have"
             running = f", {who} {self.terms.grace_s:g} s to end; a second signal kills at once"
-        self._say(now, f"received {words.signal_name(number)}{running}", "WARNING")
+        self._say(now, f"received {signal_name(number)}{running}", "WARNING")
         if self._link:
             self._tell(Leaving(signal=number))
         if self._link and self.cluster is not None:

@@ -10,7 +10,7 @@ until they run again, if the job goes on then; otherwise it is stopping.
 from __future__ import annotations
 
 from umiak.core.node_report import NodeReport
-from umiak.core.shown import one_line
+from umiak.core.shown import one_line, signal_name
 from umiak.core.status import State
 from umiak.core.value import replace
 from umiak.launch import events
@@ -59,7 +59,7 @@ class NodeReporting:
         """Why it will stop or restart, if this event says so."""
         if isinstance(event, events.SignalReceived):
             self._is_leaving = True
-            self._say(f"received {words.signal_name(event.number)}")
+            self._say(f"received {signal_name(event.number)}")
         elif isinstance(event, events.WorkerExited) and event.failure and phase is NodePhase.RUNNING:
             self._say(words.describe(event.failure))
         elif isinstance(event, events.MessageFromMaster) and not self._is_leaving:

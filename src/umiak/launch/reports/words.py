@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from umiak.core.problem import Problem
+from umiak.core.shown import signal_name
 from umiak.launch.protocol import FailureKind, Finish
 
 TYPE_CHECKING = False
@@ -57,16 +58,6 @@ def describe(failure: Failure) -> str:
         return f"{worker} was killed by {signal_name(failure.signal)}{cause}"
     recorded = f": {failure.what}" if failure.what else ""
     return f"{worker} failed with exit code {failure.exit_code}{recorded}"
-
-
-def signal_name(number: int) -> str:
-    """``SIGKILL (9)``."""
-    import signal
-
-    try:
-        return f"{signal.Signals(number).name} ({number})"
-    except ValueError:
-        return f"signal {number}"
 
 
 def who(failure: Failure) -> str:
