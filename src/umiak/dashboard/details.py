@@ -73,6 +73,7 @@ class WatchedRun:
         self.source = source
         self.lock = threading.Lock()
         self.version = 0
+        """Another number whenever the journals have grown."""
         self.curves = Curves()
         self.position = ""
         """How far the curves are: a word that is another one with every change."""
@@ -105,11 +106,12 @@ class WatchedRun:
             for each in source.launch_directories
         }
 
-    def update(self) -> tuple[bool, JsonObject | None]:
-        """Whether the journals have grown; and of the curves what is new, if something is."""
+    def update(self) -> JsonObject | None:
+        """What is new of the curves, if something is."""
         with self.lock:
-            told = [journal.update() for journal in self._journals.values()]
-            return any(told), self._update_curves() if self._metrics else None
+            grown = [journal.update() for journal in self._journals.values()]
+            self.version += any(grown)
+            return self._update_curves() if self._metrics else None
 
     def _update_curves(self) -> JsonObject | None:
         before, restarts = self.position, self._restarts

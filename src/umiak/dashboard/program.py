@@ -51,6 +51,15 @@ OPEN_FILES = 8192
 NOTHING = GivenSources()
 
 
+class _Told:
+    """What those who watch a run were told of it."""
+
+    def __init__(self) -> None:
+        self.at = time.monotonic()
+        self.position = ""
+        self.version = 0
+
+
 class Dashboard:
     """One running dashboard."""
 
@@ -74,8 +83,7 @@ class Dashboard:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._sizes: dict[str, int] = {}
-        self._told_at: dict[str, float] = {}
-        """When those who watch a run last had a reason to ask for it again."""
+        self._told: dict[str, _Told] = {}
         self.server: HttpServer | None = None
         self.app: DashboardApp | None = None
         self.cluster: ClusterRuns | None = None
@@ -211,24 +219,26 @@ class Dashboard:
     def _publish_servers(self, run_id: str, _: asyncio.Task[None]) -> None:
         self.feed.publish(f"servers:{run_id}", {})
 
-    def _is_old(self, run_id: str, now: float) -> bool:
-        at = self._told_at.setdefault(run_id, now)
+    def _is_old(self, run_id: str, told: _Told) -> bool:
         row = self.index.row(run_id) or (self.cluster.row(run_id) if self.cluster is not None else None)
-        return now - at >= again_after_s(row, time.time())
+        return time.monotonic() - told.at >= again_after_s(row, time.time())
 
     async def _watch(self, app: DashboardApp) -> None:
         """The runs whose pages are open, four times a second."""
         await asyncio.sleep(WATCHED_EVERY_S if self.feed.watchers else IDLE_EVERY_S)
         open_pages = self.feed.watched("run:")
-        self._told_at = {each: at for each, at in self._told_at.items() if each in open_pages}
-        for run_id in open_pages:
+        self._told = {each: self._told.get(each) or _Told() for each in open_pages}
+        for run_id, told in self._told.items():
             watched = app.runs.watched(run_id)
-            has_grown, curves = (False, None) if watched is None else await asyncio.to_thread(watched.update)
-            if has_grown or self._is_old(run_id, time.monotonic()):
-                self._told_at[run_id] = time.monotonic()
+            curves = None if watched is None else await asyncio.to_thread(watched.update)
+            # What is new may have been read for an answer, a moment ago: those who watch must hear of it all the same.
+            if watched is not None and told.position != watched.position:
+                self.feed.publish(f"curves:{run_id}", curves or {"from": told.position, "to": watched.position})
+                told.position = watched.position
+            has_grown = watched is not None and told.version != watched.version
+            if has_grown or self._is_old(run_id, told):
                 self.feed.publish(f"run:{run_id}", {"what": "journal" if has_grown else "time"})
-            if curves is not None:
-                self.feed.publish(f"curves:{run_id}", curves)
+                told.at, told.version = time.monotonic(), watched.version if watched is not None else 0
         for name in self.feed.watched("log:"):
             size = await app.runs.log_size(*name.partition(":")[::2])
             if size is not None and self._sizes.get(name) != size:

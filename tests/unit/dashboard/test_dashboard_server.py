@@ -386,6 +386,40 @@ def test_a_page_hears_of_new_points_and_catches_up_after_sleep(tmp_path: Path, m
     with_dashboard(tmp_path, story)
 
 
+def test_what_was_read_for_an_answer_is_told_to_those_who_watch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("WATCHED_EVERY_S", "IDLE_EVERY_S"):
+        monkeypatch.setattr(program, name, 0.3)
+    directory = train_directory(tmp_path / "run" / "ctr")
+    launch_directory(directory / "log")
+    run_id = id_of(str(directory))
+
+    async def heard(reader: asyncio.StreamReader, topic: str) -> JsonObject:
+        while (event := (await next_event(reader))[1])["topic"] != topic or event.get("what") == "time":
+            pass
+        return event
+
+    async def story(dashboard: Dashboard) -> None:
+        await ask(dashboard, f"/runs/{run_id}/curves.json")
+        assert dashboard.app is not None
+        watched = dashboard.app.runs.watched(run_id)
+        assert watched is not None
+        reader, writer = await listen(dashboard, f"run:{run_id},curves:{run_id}")
+        assert (await heard(reader, f"curves:{run_id}"))["to"] == watched.position
+        for name, text, topic in (
+            ("metrics.jsonl", lines(progress(300, 0.5)), f"curves:{run_id}"),
+            ("log/events.jsonl", lines({"t": 70.0, "who": "node", "event": {"is": "Start"}}), f"run:{run_id}"),
+        ):
+            with (directory / name).open("a") as file:
+                file.write(text)
+            watched.update()
+            assert (await heard(reader, topic)).get("to") in (watched.position, None)
+        writer.close()
+
+    with_dashboard(tmp_path, story)
+
+
 def test_a_page_asks_again_although_nothing_happens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """How long a run goes on changes without an event, and so does whether a worker is silent."""
     for name in ("WATCHED_EVERY_S", "IDLE_EVERY_S", "TOLD_AGAIN_S"):
