@@ -6,7 +6,8 @@
 #![allow(clippy::expect_used, clippy::unwrap_used, reason = "a measurement that can't be made ends with its reason")]
 
 use umiak_native::keys::{Init, Sharding, mix};
-use umiak_native::table::spec::{Clip, Decay, Entry, Optimizer, SparseSpec};
+use umiak_native::table::rules::{Adagrad, AdagradScaled, AdagradShared, Adam, AdamRow, Ftrl, Optimizer, RmsProp, Sgd};
+use umiak_native::table::spec::{Clip, Decay, Entry, SparseSpec};
 use umiak_native::table::{Absent, SparseTable};
 
 const DIM: usize = 16;
@@ -19,14 +20,17 @@ fn main() {
     let only = arguments.next();
     let (learning_rate, beta1, beta2, epsilon) = (0.01, 0.9, 0.999, 1e-8);
     for (name, optimizer) in [
-        ("adagrad", Optimizer::Adagrad { learning_rate, initial: 0.0, epsilon }),
-        ("adam", Optimizer::Adam { learning_rate, beta1, beta2, epsilon, ahead: false }),
-        ("adam_row", Optimizer::AdamRow { learning_rate, beta1, beta2, epsilon }),
-        ("adagrad_scaled", Optimizer::AdagradScaled { learning_rate, initial_g2sum: 3.0 }),
-        ("adagrad_shared", Optimizer::AdagradShared { learning_rate, initial_g2sum: 3.0 }),
-        ("sgd", Optimizer::Sgd { learning_rate }),
-        ("rmsprop", Optimizer::RmsProp { learning_rate, rho: 0.95, epsilon: 1e-6, momentum: 0.9, centered: true }),
-        ("ftrl", Optimizer::Ftrl { learning_rate, beta: 1.0, l1: 0.1, l2: 0.1 }),
+        ("adagrad", Optimizer::Adagrad(Adagrad { learning_rate, initial: 0.0, epsilon })),
+        ("adam", Optimizer::Adam(Adam { learning_rate, beta1, beta2, epsilon, ahead: false })),
+        ("adam_row", Optimizer::AdamRow(AdamRow { learning_rate, beta1, beta2, epsilon })),
+        ("adagrad_scaled", Optimizer::AdagradScaled(AdagradScaled { learning_rate, initial_g2sum: 3.0 })),
+        ("adagrad_shared", Optimizer::AdagradShared(AdagradShared { learning_rate, initial_g2sum: 3.0 })),
+        ("sgd", Optimizer::Sgd(Sgd { learning_rate })),
+        (
+            "rmsprop",
+            Optimizer::RmsProp(RmsProp { learning_rate, rho: 0.95, epsilon: 1e-6, momentum: 0.9, centered: true }),
+        ),
+        ("ftrl", Optimizer::Ftrl(Ftrl { learning_rate, beta: 1.0, l1: 0.1, l2: 0.1 })),
     ] {
         if only.as_deref().is_none_or(|only| only == name) {
             measure(name, optimizer, rows, rounds);

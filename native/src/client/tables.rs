@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::error::ClientError;
 use crate::keys::Sharding;
-use crate::table::spec::{Optimizer, TableSpec};
+use crate::table::spec::TableSpec;
 use crate::wire::frame::{Op, flag};
 
 pub struct Table {
@@ -45,7 +45,7 @@ impl Table {
             TableSpec::Sparse(spec) => {
                 let has_slot = spec.accessor.is_some();
                 let (more_pulled, more_pushed) = if has_slot { (3, 4) } else { (0, 0) };
-                let counts = spec.every_row || matches!(spec.optimizer, Optimizer::Adam { .. });
+                let counts = spec.every_row || spec.optimizer.counts_pushes();
                 let (pull_width, push_width) = (spec.dim + more_pulled, spec.dim + more_pushed);
                 Shape::Sparse { pull_width, push_width, has_slot, counts }
             }

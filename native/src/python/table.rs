@@ -10,6 +10,7 @@ use crate::keys::{self, Sharding};
 use crate::python::arrays::{Floats, Keys, Rows};
 use crate::table::differences::layout_differences;
 use crate::table::kernels::{self, Variant};
+use crate::table::rules;
 use crate::table::spec::{SaveMode, TableSpec};
 use crate::table::{Absent, DenseTable, RowBatch, SparseTable};
 
@@ -455,7 +456,7 @@ fn merge<'py>(py: Python<'py>, parts: Vec<(Keys<'py>, Rows<'py>)>, last_counts: 
 #[pyfunction]
 fn squares(py: Python<'_>, numbers: Floats<'_>) -> PyResult<f64> {
     let numbers = numbers.as_slice()?;
-    Ok(py.detach(|| kernels::squares(numbers)))
+    Ok(py.detach(|| rules::squares(numbers)))
 }
 
 fn pooling(mode: &str) -> PyResult<Pooling> {

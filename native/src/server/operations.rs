@@ -12,7 +12,7 @@ use super::refusals;
 use super::registry::{Entry, Wanted, described_otherwise};
 use super::service::{Kind, Refusal, Reply, Request, RequestError};
 use super::steps::Outcome;
-use crate::table::spec::{Optimizer, TableSpec};
+use crate::table::spec::TableSpec;
 use crate::table::{Absent, Table, differences};
 use crate::wire::codec;
 use crate::wire::frame::{Header, Op, flag};
@@ -270,8 +270,7 @@ impl Engine {
                     TableSpec::Sparse(spec) => spec.optimizer,
                     TableSpec::Dense(spec) => spec.optimizer,
                 };
-                let divides = matches!(optimizer, Optimizer::Ftrl { .. });
-                if !rate.is_finite() || rate < 0.0 || (rate == 0.0 && divides) {
+                if !rate.is_finite() || rate < 0.0 || (rate == 0.0 && optimizer.divides_by_rate()) {
                     return Err(refusals::bad_request(format!("{rate} is not a learning rate")));
                 }
             }

@@ -35,9 +35,7 @@ pub struct History {
 impl History {
     /// Adds the push of this number, which is the next one.
     pub fn add(&mut self, push: u64, idle: Idle) {
-        if let Step::Adam { lr, .. } = idle.step {
-            self.highest = self.highest.max(lr);
-        }
+        self.highest = self.highest.max(idle.step.learning_rate());
         // Tried before, without success.
         while self.tail.last().is_some_and(|run| run.first >= push) {
             self.tail.pop();
@@ -126,9 +124,10 @@ impl Iterator for Between<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::table::rules::Sgd;
 
     fn idle(rate: u64) -> Idle {
-        Idle { step: Step::Sgd { lr: rate as f32 }, rate: rate as f32 }
+        Idle { step: Step::Sgd(Sgd { learning_rate: rate as f32 }), rate: rate as f32 }
     }
 
     #[test]

@@ -6,8 +6,8 @@
 
 use crate::table::history::{Between, Idle};
 use crate::table::kernels::{self, Job, Shape, Variant, variant};
-use crate::table::rules::Step;
-use crate::table::spec::{Clip, Decay, Optimizer};
+use crate::table::rules::{Member, Motion, Optimizer, WithRule, faded, is_zero};
+use crate::table::spec::{Clip, Decay};
 
 /// Columns that are worked on together.
 const LANES: usize = 16;
@@ -19,31 +19,13 @@ const FADE: u64 = 32;
 type Lanes = [f32; LANES];
 
 /// How rows of a table move that have no gradient.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Motion {
-    /// They do not.
-    Still,
-    /// Weights follow a mean that fades, and nothing else pulls at them.
-    Fading,
-    /// Column by column, as the rule and the decay say.
-    Columns,
-    /// As rows: some of the state is a row's.
-    Rows,
-}
-
-impl Motion {
-    pub fn of(optimizer: &Optimizer, decay: &Decay, clip: &Clip) -> Self {
-        let is_pulled = !decay.is_none() || clip.weight.is_some();
-        match optimizer {
-            Optimizer::Sgd { .. } | Optimizer::Adagrad { .. } if !is_pulled => Motion::Still,
-            Optimizer::AdagradScaled { .. } | Optimizer::AdagradShared { .. } if !is_pulled => Motion::Still,
-            Optimizer::Momentum { .. } | Optimizer::Adam { .. } | Optimizer::RmsProp { .. } if !is_pulled => {
-                Motion::Fading
-            }
-            Optimizer::AdagradShared { .. } | Optimizer::AdamRow { .. } => Motion::Rows,
-            Optimizer::Ftrl { .. } | Optimizer::Sum {} => Motion::Rows,
-            _ => Motion::Columns,
-        }
+pub fn motion(optimizer: &Optimizer, decay: &Decay, clip: &Clip) -> Motion {
+    let is_pulled = !decay.is_none() || clip.weight.is_some();
+    match optimizer.motion() {
+        Motion::Rows => Motion::Rows,
+        free if !is_pulled => free,
+        _ if optimizer.has_row_state() => Motion::Rows,
+        _ => Motion::Columns,
     }
 }
 
@@ -128,7 +110,7 @@ unsafe fn body(shape: &Shape, weights: *mut f32, state: *mut f32, pushes: Betwee
         for (kind, lanes) in part.state.iter_mut().take(kinds).enumerate() {
             lanes[..count].copy_from_slice(&state[kind * shape.dim..][columns.clone()]);
         }
-        by_rule(&first.step, shape, &mut part, pushes.clone(), highest);
+        first.step.with_rule(Columns { part: &mut part, shape, pushes: pushes.clone(), highest });
         weights[columns.clone()].copy_from_slice(&part.weights[..count]);
         for (kind, lanes) in part.state.iter().take(kinds).enumerate() {
             state[kind * shape.dim..][columns.clone()].copy_from_slice(&lanes[..count]);
@@ -136,54 +118,46 @@ unsafe fn body(shape: &Shape, weights: *mut f32, state: *mut f32, pushes: Betwee
     }
 }
 
-#[inline(always)]
-fn by_rule(first: &Step, shape: &Shape, part: &mut Part, pushes: Between<'_>, highest: f32) {
-    let is_free = shape.decay.is_none() && shape.clip.weight.is_none();
-    match *first {
-        Step::Adam { beta1, beta2, .. } if is_free => {
-            let left = each_push(shape, part, pushes, adam, |part, step| adam_is_over(part, step, highest));
-            fade(&mut part.state[0], beta1, left);
-            fade(&mut part.state[1], beta2, left);
-        }
-        Step::Momentum { momentum, .. } if is_free => {
-            let left = each_push(shape, part, pushes, momentum_step, |part, _| is_zero(&part.state[0]));
-            fade(&mut part.state[0], momentum, left);
-        }
-        Step::RmsProp { rho, momentum, .. } if is_free => {
-            let moves = momentum != 0.0;
-            let left = each_push(shape, part, pushes, rmsprop, |part, _| !moves || is_zero(&part.state[1]));
-            fade(&mut part.state[0], rho, left);
-            fade(&mut part.state[if moves { 2 } else { 1 }], rho, left);
-        }
-        Step::Adam { .. } => drop(each_push(shape, part, pushes, adam, never)),
-        Step::Momentum { .. } => drop(each_push(shape, part, pushes, momentum_step, never)),
-        Step::RmsProp { .. } => drop(each_push(shape, part, pushes, rmsprop, never)),
-        Step::Adagrad { .. } => drop(each_push(shape, part, pushes, adagrad, never)),
-        Step::AdagradScaled { .. } => drop(each_push(shape, part, pushes, adagrad_scaled, never)),
-        Step::Sgd { .. } => drop(each_push(shape, part, pushes, sgd, never)),
-        // Rows of these move as rows, or not at all.
-        Step::AdagradShared { .. } | Step::AdamRow { .. } | Step::Ftrl { .. } | Step::Sum => {}
-    }
+/// Some columns of a row, and what they have missed.
+struct Columns<'a> {
+    part: &'a mut Part,
+    shape: &'a Shape,
+    pushes: Between<'a>,
+    highest: f32,
 }
 
-fn never(_: &Part, _: &Step) -> bool {
-    false
+impl WithRule for Columns<'_> {
+    #[inline(always)]
+    fn run<R: Member>(self, rule: R) {
+        let Self { part, shape, pushes, highest } = self;
+        if rule.motion() == Motion::Fading && shape.decay.is_none() && shape.clip.weight.is_none() {
+            let left = each_push::<R>(part, shape, pushes, |part, rule| {
+                rule.is_over(&part.weights, part.state.as_flattened(), highest)
+            });
+            for (lanes, by) in part.state.iter_mut().zip(rule.fades()) {
+                fade(lanes, by, left);
+            }
+        } else {
+            each_push::<R>(part, shape, pushes, |_, _| false);
+        }
+    }
 }
 
 /// Returns how many pushes were left when it was over.
 #[inline(always)]
-fn each_push(
-    shape: &Shape,
+fn each_push<R: Member>(
     part: &mut Part,
+    shape: &Shape,
     pushes: Between<'_>,
-    update: impl Fn(&mut Part, &Lanes, &Step),
-    is_over: impl Fn(&Part, &Step) -> bool,
+    is_over: impl Fn(&Part, &R) -> bool,
 ) -> u64 {
     let (mut left, mut look) = (pushes.left(), 0);
     for (Idle { step, rate }, count) in pushes {
+        // All pushes of a table are of one rule.
+        let Some(rule) = R::of(&step) else { continue };
         for _ in 0..count {
             if look == 0 {
-                if is_over(part, &step) {
+                if is_over(part, &rule) {
                     return left;
                 }
                 look = LOOK;
@@ -194,39 +168,14 @@ fn each_push(
             if !shape.decay.is_none() {
                 kernels::decay(&shape.decay, rate, &mut part.weights, &mut gradient);
             }
-            update(part, &gradient, &step);
+            // As it lies beside a row of so many columns.
+            rule.update(&mut part.weights, part.state.as_flattened_mut(), &gradient);
             if let Some(most) = shape.clip.weight {
                 kernels::within(&mut part.weights, most);
             }
         }
     }
     0
-}
-
-/// Whether no push to come moves a weight: what is taken from it is far less than half of its last bit, and gets less. That
-/// holds if the first mean fades faster than the root of the second one.
-#[inline(always)]
-fn adam_is_over(part: &Part, step: &Step, highest: f32) -> bool {
-    let &Step::Adam { beta1, beta2, epsilon, .. } = step else { return false };
-    if is_zero(&part.state[0]) {
-        return true;
-    }
-    if beta1 * beta1 > 0.99 * beta2 {
-        return false;
-    }
-    // Corrections of the rate grow, but to no more than 1; the highest one so far may be below those to come.
-    let least_bit = 2.0f32.powi(-28);
-    let mut over = true;
-    for lane in 0..LANES {
-        let (mean, root) = (part.state[0][lane].abs(), part.state[1][lane].sqrt());
-        over &= mean == 0.0 || highest * mean < part.weights[lane].abs() * least_bit * (root + epsilon);
-    }
-    over
-}
-
-#[inline(always)]
-fn is_zero(lanes: &Lanes) -> bool {
-    lanes.iter().fold(true, |zero, number| zero & (*number == 0.0))
 }
 
 /// Numbers that fade in each of so many pushes.
@@ -245,50 +194,8 @@ fn fade(lanes: &mut Lanes, by: f32, mut pushes: u64) {
             }
         } else {
             for _ in 0..turn {
-                lanes.iter_mut().for_each(|number| *number = kernels::faded(by * *number));
+                lanes.iter_mut().for_each(|number| *number = faded(by * *number));
             }
         }
     }
-}
-
-#[inline(always)]
-fn adam(part: &mut Part, gradient: &Lanes, step: &Step) {
-    let &Step::Adam { lr, beta1, beta2, epsilon } = step else { return };
-    let [first, second, _] = &mut part.state;
-    kernels::adam_columns(&mut part.weights, first, second, gradient, lr, beta1, beta2, epsilon);
-}
-
-#[inline(always)]
-fn momentum_step(part: &mut Part, gradient: &Lanes, step: &Step) {
-    let &Step::Momentum { lr, momentum, nesterov } = step else { return };
-    match nesterov {
-        false => kernels::momentum_plain(&mut part.weights, &mut part.state[0], gradient, lr, momentum),
-        true => kernels::momentum_ahead(&mut part.weights, &mut part.state[0], gradient, lr, momentum),
-    }
-}
-
-#[inline(always)]
-fn rmsprop(part: &mut Part, gradient: &Lanes, step: &Step) {
-    let &Step::RmsProp { lr, rho, epsilon, momentum, centered } = step else { return };
-    // As they lie beside a row of so many columns.
-    let state = part.state.as_flattened_mut();
-    kernels::rmsprop(&mut part.weights, state, gradient, lr, rho, epsilon, momentum, centered);
-}
-
-#[inline(always)]
-fn adagrad(part: &mut Part, gradient: &Lanes, step: &Step) {
-    let &Step::Adagrad { lr, epsilon } = step else { return };
-    kernels::adagrad(&mut part.weights, &mut part.state[0], gradient, lr, epsilon);
-}
-
-#[inline(always)]
-fn adagrad_scaled(part: &mut Part, gradient: &Lanes, step: &Step) {
-    let &Step::AdagradScaled { lr, g0 } = step else { return };
-    kernels::adagrad_scaled(&mut part.weights, &mut part.state[0], gradient, lr, g0);
-}
-
-#[inline(always)]
-fn sgd(part: &mut Part, gradient: &Lanes, step: &Step) {
-    let &Step::Sgd { lr } = step else { return };
-    kernels::sgd(&mut part.weights, gradient, lr);
 }

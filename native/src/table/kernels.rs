@@ -1,4 +1,4 @@
-//! Kernels: a gradient changes a row. The only place where weights are computed.
+//! Kernels: gradients change rows, clipped and with decay, as a rule of `rules` says.
 //!
 //! One body, compiled three times: for any x86-64 (or any other machine), for AVX2, and for AVX-512. All of it is IEEE
 //! float32 without fused operations, and sums run in the order of the columns, so the three give the same bits, and so
@@ -7,7 +7,7 @@
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use crate::keys::{Init, mix};
-use crate::table::rules::Step;
+use crate::table::rules::{Member, Step, WithRule, squares};
 use crate::table::spec::{Clip, Decay};
 
 /// Which compilation is used. All give the same numbers.
@@ -173,47 +173,31 @@ unsafe fn body_avx512(step: &Step, shape: &Shape, jobs: &[Job]) {
 #[inline(always)]
 unsafe fn body(step: &Step, shape: &Shape, jobs: &[Job]) {
     // A width that the compiler knows saves the loop around a vector or two.
-    // SAFETY: the caller's promise.
-    unsafe {
-        match shape.dim {
-            8 => by_rule::<8>(step, shape, jobs),
-            16 => by_rule::<16>(step, shape, jobs),
-            32 => by_rule::<32>(step, shape, jobs),
-            64 => by_rule::<64>(step, shape, jobs),
-            _ => by_rule::<0>(step, shape, jobs),
-        }
+    match shape.dim {
+        8 => step.with_rule(Rows::<8> { shape, jobs }),
+        16 => step.with_rule(Rows::<16> { shape, jobs }),
+        32 => step.with_rule(Rows::<32> { shape, jobs }),
+        64 => step.with_rule(Rows::<64> { shape, jobs }),
+        _ => step.with_rule(Rows::<0> { shape, jobs }),
+    }
+}
+
+/// Rows of `D` columns if `D` is not 0. Made by `body` alone, whose caller promised that they may be changed.
+struct Rows<'a, const D: usize> {
+    shape: &'a Shape,
+    jobs: &'a [Job],
+}
+
+impl<const D: usize> WithRule for Rows<'_, D> {
+    #[inline(always)]
+    fn run<R: Member>(self, rule: R) {
+        // SAFETY: the promise of `body`'s caller.
+        unsafe { each_row::<D>(self.shape, self.jobs, |w, s, g| rule.update(w, s, g)) }
     }
 }
 
 /// # Safety
 /// As `apply`, with rows of `D` columns if `D` is not 0.
-#[inline(always)]
-unsafe fn by_rule<const D: usize>(step: &Step, shape: &Shape, jobs: &[Job]) {
-    macro_rules! each {
-        (|$w:ident, $s:ident, $g:ident| $update:expr) => {
-            // SAFETY: the caller's promise.
-            unsafe { each_row::<D>(shape, jobs, |$w, $s, $g| $update) }
-        };
-    }
-    match *step {
-        Step::Sgd { lr } => each!(|w, _s, g| sgd(w, g, lr)),
-        Step::Momentum { lr, momentum, nesterov: false } => each!(|w, s, g| momentum_plain(w, s, g, lr, momentum)),
-        Step::Momentum { lr, momentum, nesterov: true } => each!(|w, s, g| momentum_ahead(w, s, g, lr, momentum)),
-        Step::Adagrad { lr, epsilon } => each!(|w, s, g| adagrad(w, s, g, lr, epsilon)),
-        Step::AdagradScaled { lr, g0 } => each!(|w, s, g| adagrad_scaled(w, s, g, lr, g0)),
-        Step::AdagradShared { lr, g0 } => each!(|w, s, g| adagrad_shared(w, s, g, lr, g0)),
-        Step::Adam { lr, beta1, beta2, epsilon } => each!(|w, s, g| adam(w, s, g, lr, beta1, beta2, epsilon)),
-        Step::AdamRow { lr, beta1, beta2, epsilon } => each!(|w, s, g| adam_row(w, s, g, lr, beta1, beta2, epsilon)),
-        Step::RmsProp { lr, rho, epsilon, momentum, centered } => {
-            each!(|w, s, g| rmsprop(w, s, g, lr, rho, epsilon, momentum, centered))
-        }
-        Step::Ftrl { lr, beta, l1, l2 } => each!(|w, s, g| ftrl(w, s, g, lr, beta, l1, l2)),
-        Step::Sum => each!(|w, _s, g| sum(w, g)),
-    }
-}
-
-/// # Safety
-/// As `by_rule`.
 #[inline(always)]
 unsafe fn each_row<const D: usize>(shape: &Shape, jobs: &[Job], update: impl Fn(&mut [f32], &mut [f32], &[f32])) {
     let dim = if D == 0 { shape.dim } else { D };
@@ -286,164 +270,10 @@ fn clip_gradient(clip: &Clip, gradient: &mut [f32]) {
     }
 }
 
-/// The sum of squares, added up from the first number to the last.
-#[inline(always)]
-pub fn squares(numbers: &[f32]) -> f64 {
-    let mut sum = 0.0;
-    for &n in numbers {
-        sum += f64::from(n) * f64::from(n);
-    }
-    sum
-}
-
 #[inline(always)]
 pub(super) fn within(numbers: &mut [f32], most: f32) {
     for n in numbers {
         let upper = if *n > most { most } else { *n };
         *n = if upper < -most { -most } else { upper };
-    }
-}
-
-/// What fades in every step ends at zero. Below the smallest normal number it would never get there, since 0.9 times the
-/// smallest number of all rounds to itself, and processors need a hundred times as long for such numbers.
-#[inline(always)]
-pub(super) fn faded(number: f32) -> f32 {
-    if number.abs() < f32::MIN_POSITIVE { 0.0 } else { number }
-}
-
-#[inline(always)]
-pub(super) fn sgd(weights: &mut [f32], gradient: &[f32], lr: f32) {
-    for (w, &g) in weights.iter_mut().zip(gradient) {
-        *w -= lr * g;
-    }
-}
-
-#[inline(always)]
-fn sum(weights: &mut [f32], gradient: &[f32]) {
-    for (w, &g) in weights.iter_mut().zip(gradient) {
-        *w += g;
-    }
-}
-
-#[inline(always)]
-pub(super) fn momentum_plain(weights: &mut [f32], velocity: &mut [f32], gradient: &[f32], lr: f32, momentum: f32) {
-    for ((w, v), &g) in weights.iter_mut().zip(velocity).zip(gradient) {
-        *v = faded(momentum * *v + g);
-        *w -= lr * *v;
-    }
-}
-
-#[inline(always)]
-pub(super) fn momentum_ahead(weights: &mut [f32], velocity: &mut [f32], gradient: &[f32], lr: f32, momentum: f32) {
-    for ((w, v), &g) in weights.iter_mut().zip(velocity).zip(gradient) {
-        *v = faded(momentum * *v + g);
-        *w -= lr * (g + momentum * *v);
-    }
-}
-
-#[inline(always)]
-pub(super) fn adagrad(weights: &mut [f32], sums: &mut [f32], gradient: &[f32], lr: f32, epsilon: f32) {
-    for ((w, s), &g) in weights.iter_mut().zip(sums).zip(gradient) {
-        *s += g * g;
-        *w -= lr * g / (s.sqrt() + epsilon);
-    }
-}
-
-#[inline(always)]
-pub(super) fn adagrad_scaled(weights: &mut [f32], sums: &mut [f32], gradient: &[f32], lr: f32, g0: f32) {
-    for ((w, s), &g) in weights.iter_mut().zip(sums).zip(gradient) {
-        *w -= lr * g * (g0 / (g0 + *s)).sqrt();
-        *s += g * g;
-    }
-}
-
-#[inline(always)]
-fn adagrad_shared(weights: &mut [f32], sums: &mut [f32], gradient: &[f32], lr: f32, g0: f32) {
-    let scale = (g0 / (g0 + sums[0])).sqrt();
-    for (w, &g) in weights.iter_mut().zip(gradient) {
-        *w -= lr * g * scale;
-    }
-    sums[0] += (squares(gradient) / gradient.len() as f64) as f32;
-}
-
-#[inline(always)]
-fn adam(weights: &mut [f32], means: &mut [f32], gradient: &[f32], lr: f32, beta1: f32, beta2: f32, epsilon: f32) {
-    let (first, second) = means.split_at_mut(weights.len());
-    adam_columns(weights, first, second, gradient, lr, beta1, beta2, epsilon);
-}
-
-#[inline(always)]
-#[allow(clippy::too_many_arguments)]
-pub(super) fn adam_columns(
-    weights: &mut [f32],
-    first: &mut [f32],
-    second: &mut [f32],
-    gradient: &[f32],
-    lr: f32,
-    beta1: f32,
-    beta2: f32,
-    epsilon: f32,
-) {
-    for (((w, m), v), &g) in weights.iter_mut().zip(first).zip(second).zip(gradient) {
-        *m = faded(beta1 * *m + (1.0 - beta1) * g);
-        *v = faded(beta2 * *v + (1.0 - beta2) * (g * g));
-        *w -= lr * (*m / (v.sqrt() + epsilon));
-    }
-}
-
-#[inline(always)]
-fn adam_row(weights: &mut [f32], state: &mut [f32], gradient: &[f32], lr: f32, beta1: f32, beta2: f32, epsilon: f32) {
-    let (means, powers) = state.split_at_mut(2 * weights.len());
-    let rate = lr * (1.0 - powers[1]).sqrt() / (1.0 - powers[0]);
-    adam(weights, means, gradient, rate, beta1, beta2, epsilon);
-    powers[0] = faded(beta1 * powers[0]);
-    powers[1] = faded(beta2 * powers[1]);
-}
-
-#[inline(always)]
-#[allow(clippy::too_many_arguments)]
-pub(super) fn rmsprop(
-    weights: &mut [f32],
-    state: &mut [f32],
-    gradient: &[f32],
-    lr: f32,
-    rho: f32,
-    epsilon: f32,
-    momentum: f32,
-    centered: bool,
-) {
-    let dim = weights.len();
-    let (squares, rest) = state.split_at_mut(dim);
-    let (velocities, means) = rest.split_at_mut(if momentum == 0.0 { 0 } else { dim });
-    for at in 0..dim {
-        let g = gradient[at];
-        squares[at] = faded(rho * squares[at] + (1.0 - rho) * (g * g));
-        let mut spread = squares[at];
-        if centered {
-            means[at] = faded(rho * means[at] + (1.0 - rho) * g);
-            // Rounding alone can make it negative.
-            let left = spread - means[at] * means[at];
-            spread = if left > 0.0 { left } else { 0.0 };
-        }
-        let mut change = lr * g / (spread + epsilon).sqrt();
-        if momentum != 0.0 {
-            change = faded(momentum * velocities[at] + change);
-            velocities[at] = change;
-        }
-        weights[at] -= change;
-    }
-}
-
-#[inline(always)]
-fn ftrl(weights: &mut [f32], state: &mut [f32], gradient: &[f32], lr: f32, beta: f32, l1: f32, l2: f32) {
-    let (linear, sums) = state.split_at_mut(weights.len());
-    for (((w, z), n), &g) in weights.iter_mut().zip(linear).zip(sums).zip(gradient) {
-        let more = *n + g * g;
-        let sigma = (more.sqrt() - n.sqrt()) / lr;
-        *z += g - sigma * *w;
-        *n = more;
-        let over = if *z < 0.0 { *z + l1 } else { *z - l1 };
-        let moved = -over / ((beta + more.sqrt()) / lr + l2);
-        *w = if z.abs() <= l1 { 0.0 } else { moved };
     }
 }

@@ -11,7 +11,8 @@
 //! lookup      keys to rows, in stages                    batch       keys in groups by shard, in windows
 //! shard       one lock: index, slots, pending keys
 //! index       key to slot        slots   slots to shards       slab    slot to memory        memory  pages ahead
-//! rules       numbers of a push  kernels gradient to row       spec    what a table is       differences  between two of these
+//! rules       a file for each optimizer: its numbers, its arithmetic     kernels  gradients to rows
+//! spec        what a table is    problems  what is wrong with it    differences  between two of these
 //! ```
 
 use std::sync::{Mutex, MutexGuard};
@@ -32,6 +33,7 @@ pub mod kernels;
 mod lookup;
 mod memory;
 mod moving;
+mod problems;
 mod progress;
 pub mod rules;
 mod saving;

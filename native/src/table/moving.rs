@@ -9,9 +9,10 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use crate::table::batch::{copy_row, prefetch};
 use crate::table::history::{History, Idle};
-use crate::table::idle::{self, Motion};
+use crate::table::idle;
 use crate::table::kernels::Shape;
 use crate::table::lock;
+use crate::table::rules::Motion;
 use crate::table::shard::Store;
 use crate::table::slab::Slab;
 use crate::table::spec::SparseSpec;
@@ -56,7 +57,7 @@ pub struct Past {
 impl Moving {
     /// `None`: rows of such a table stay where they are.
     pub fn of(spec: &SparseSpec) -> Option<Arc<Self>> {
-        let motion = Motion::of(&spec.optimizer, &spec.decay, &spec.clip);
+        let motion = idle::motion(&spec.optimizer, &spec.decay, &spec.clip);
         let moves = spec.every_row && motion != Motion::Still;
         moves.then(|| {
             Arc::new(Self {

@@ -6,6 +6,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::keys::Init;
+use crate::table::problems::Problems;
+use crate::table::rules::{Motion, Optimizer};
 
 pub const MOST_COLUMNS: usize = 1 << 16;
 pub const MOST_ELEMENTS: usize = 1 << 34;
@@ -49,7 +51,7 @@ impl SparseSpec {
             format_args!("dim must be from 1 to {MOST_COLUMNS}, not {}", self.dim),
         );
         problems.init("init", &self.init);
-        problems.optimizer("optimizer", &self.optimizer);
+        self.optimizer.check("optimizer", &mut problems);
         problems.clip(&self.clip);
         problems.decay(&self.decay, &self.optimizer);
         problems.unless(
@@ -73,10 +75,8 @@ impl SparseSpec {
             problems.accessor(accessor);
         }
         if self.every_row {
-            let is_counted =
-                matches!(self.optimizer, Optimizer::AdamRow { .. } | Optimizer::Ftrl { .. } | Optimizer::Sum {});
             problems.unless(
-                !is_counted,
+                self.optimizer.motion() != Motion::Rows,
                 format_args!("every_row: the rules adam_row, ftrl and sum move the rows of a push only"),
             );
             problems.unless(self.accessor.is_none(), format_args!("every_row: not for a table with an accessor"));
@@ -140,80 +140,15 @@ impl DenseSpec {
             elements.is_some_and(|sum| (1..=MOST_ELEMENTS).contains(&sum)),
             format_args!("the arrays must have from 1 to {MOST_ELEMENTS} elements together"),
         );
-        problems.optimizer("optimizer", &self.optimizer);
+        self.optimizer.check("optimizer", &mut problems);
         problems.clip(&self.clip);
         problems.decay(&self.decay, &self.optimizer);
         problems.verdict()
     }
 }
 
-/// How a gradient changes a row. Every rule is elementwise IEEE float32 in a fixed order, without fused operations, so
-/// that all vector widths and the numpy oracle give the same bits. `learning_rate` is the first one: it can be changed
-/// while the table is in use.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "rule", rename_all = "snake_case", deny_unknown_fields)]
-pub enum Optimizer {
-    /// w -= lr * g
-    Sgd { learning_rate: f32 },
-    /// v = momentum * v + g; w -= lr * v, or with nesterov w -= lr * (g + momentum * v)
-    Momentum {
-        learning_rate: f32,
-        momentum: f32,
-        #[serde(default)]
-        nesterov: bool,
-    },
-    /// The textbook's: G += g * g; w -= lr * g / (sqrt(G) + epsilon)
-    Adagrad {
-        learning_rate: f32,
-        #[serde(default)]
-        initial: f32,
-        epsilon: f32,
-    },
-    /// Paddle's std-adagrad: w -= lr * g * sqrt(g0 / (g0 + G)) with G from before this update; then G += g * g
-    AdagradScaled { learning_rate: f32, initial_g2sum: f32 },
-    /// Paddle's adagrad: the same with one G per row, to which the mean of g * g over the row is added
-    AdagradShared { learning_rate: f32, initial_g2sum: f32 },
-    /// Adam with one step count for the table: a push is a step
-    Adam {
-        learning_rate: f32,
-        beta1: f32,
-        beta2: f32,
-        epsilon: f32,
-        /// Both means are corrected as if one push more had been: what Paddle does with gradients of some rows.
-        #[serde(default, skip_serializing_if = "is_false")]
-        ahead: bool,
-    },
-    /// Paddle's server-side Adam: each row counts the pushes that touched it
-    AdamRow { learning_rate: f32, beta1: f32, beta2: f32, epsilon: f32 },
-    Ftrl {
-        learning_rate: f32,
-        #[serde(default = "one")]
-        beta: f32,
-        l1: f32,
-        l2: f32,
-    },
-    /// Paddle's: s = rho * s + (1 - rho) * g * g; v = momentum * v + lr * g / sqrt(s + epsilon); w -= v. Centered: also
-    /// m = rho * m + (1 - rho) * g, and the root of s - m * m + epsilon.
-    #[serde(rename = "rmsprop")]
-    RmsProp {
-        learning_rate: f32,
-        rho: f32,
-        epsilon: f32,
-        #[serde(default)]
-        momentum: f32,
-        #[serde(default)]
-        centered: bool,
-    },
-    /// w += g: what geo sends is a difference, not a gradient
-    Sum {},
-}
-
 fn is_false(flag: &bool) -> bool {
     !flag
-}
-
-fn one() -> f32 {
-    1.0
 }
 
 /// What is done to a gradient before, and to a row after an update. `None` is nothing.
@@ -304,43 +239,7 @@ pub enum SaveMode {
     Full,
 }
 
-/// Collects what is wrong, so that a person can fix all of it at once.
-#[derive(Default)]
-struct Problems(Vec<String>);
-
 impl Problems {
-    fn unless(&mut self, fine: bool, text: std::fmt::Arguments<'_>) {
-        if !fine {
-            let text = text.to_string();
-            if !self.0.contains(&text) {
-                self.0.push(text);
-            }
-        }
-    }
-
-    fn verdict(self) -> Result<(), String> {
-        if self.0.is_empty() { Ok(()) } else { Err(self.0.join("; ")) }
-    }
-
-    fn finite(&mut self, of: &str, name: &str, number: f32) {
-        self.unless(number.is_finite(), format_args!("{of}: {name} must be a finite number, not {number}"));
-    }
-
-    fn at_least_zero(&mut self, of: &str, name: &str, number: f32) {
-        let fine = number.is_finite() && number >= 0.0;
-        self.unless(fine, format_args!("{of}: {name} must be finite and not negative, not {number}"));
-    }
-
-    fn above_zero(&mut self, of: &str, name: &str, number: f32) {
-        let fine = number.is_finite() && number > 0.0;
-        self.unless(fine, format_args!("{of}: {name} must be finite and above 0, not {number}"));
-    }
-
-    fn below_one(&mut self, of: &str, name: &str, number: f32) {
-        let fine = (0.0..1.0).contains(&number);
-        self.unless(fine, format_args!("{of}: {name} must be at least 0 and below 1, not {number}"));
-    }
-
     fn init(&mut self, of: &str, init: &Init) {
         match *init {
             Init::Constant { value } => self.finite(of, "value", value),
@@ -359,39 +258,6 @@ impl Problems {
         }
     }
 
-    fn optimizer(&mut self, of: &str, optimizer: &Optimizer) {
-        match *optimizer {
-            Optimizer::Ftrl { learning_rate, .. } => self.above_zero(of, "learning_rate", learning_rate),
-            _ => self.at_least_zero(of, "learning_rate", optimizer.learning_rate()),
-        }
-        match *optimizer {
-            Optimizer::Sgd { .. } | Optimizer::Sum {} => {}
-            Optimizer::Momentum { momentum, .. } => self.below_one(of, "momentum", momentum),
-            Optimizer::Adagrad { initial, epsilon, .. } => {
-                self.at_least_zero(of, "initial", initial);
-                self.above_zero(of, "epsilon", epsilon);
-            }
-            Optimizer::AdagradScaled { initial_g2sum, .. } | Optimizer::AdagradShared { initial_g2sum, .. } => {
-                self.above_zero(of, "initial_g2sum", initial_g2sum);
-            }
-            Optimizer::Adam { beta1, beta2, epsilon, .. } | Optimizer::AdamRow { beta1, beta2, epsilon, .. } => {
-                self.below_one(of, "beta1", beta1);
-                self.below_one(of, "beta2", beta2);
-                self.above_zero(of, "epsilon", epsilon);
-            }
-            Optimizer::RmsProp { rho, epsilon, momentum, .. } => {
-                self.below_one(of, "rho", rho);
-                self.above_zero(of, "epsilon", epsilon);
-                self.below_one(of, "momentum", momentum);
-            }
-            Optimizer::Ftrl { beta, l1, l2, .. } => {
-                self.above_zero(of, "beta", beta);
-                self.at_least_zero(of, "l1", l1);
-                self.at_least_zero(of, "l2", l2);
-            }
-        }
-    }
-
     fn clip(&mut self, clip: &Clip) {
         for (name, most) in [("value", clip.value), ("norm", clip.norm), ("weight", clip.weight)] {
             if let Some(most) = most {
@@ -404,12 +270,11 @@ impl Problems {
         for (name, number) in [("l1", decay.l1), ("l2", decay.l2), ("decoupled", decay.decoupled)] {
             self.at_least_zero("decay", name, number);
         }
-        let fits = !matches!(optimizer, Optimizer::Ftrl { .. } | Optimizer::Sum {});
-        self.unless(fits || decay.is_none(), format_args!("decay: the rules ftrl and sum have none"));
+        self.unless(optimizer.can_decay() || decay.is_none(), format_args!("decay: the rules ftrl and sum have none"));
     }
 
     fn accessor(&mut self, accessor: &Ctr) {
-        self.optimizer("embed_optimizer", &accessor.embed_optimizer);
+        accessor.embed_optimizer.check("embed_optimizer", self);
         self.init("embed_init", &accessor.embed_init);
         for (name, number) in [
             ("nonclk_coeff", accessor.nonclk_coeff),

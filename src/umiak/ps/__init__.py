@@ -26,34 +26,10 @@ import importlib
 from typing import TYPE_CHECKING
 
 import umiak.data.native_core  # noqa: F401 - first: it says what is missing
+from umiak.ps import specs
 from umiak.ps.errors import BadRequest
 from umiak.ps.sessions import Session, init, session, use
-from umiak.ps.specs import (
-    Accessor,
-    Adagrad,
-    AdagradScaled,
-    AdagradShared,
-    Adam,
-    AdamRow,
-    Always,
-    Array,
-    Clip,
-    Constant,
-    Count,
-    Decay,
-    DenseTable,
-    Ftrl,
-    Momentum,
-    Normal,
-    Probability,
-    RmsProp,
-    Score,
-    Sgd,
-    SparseTable,
-    Sum,
-    Uniform,
-    paddle_rule,
-)
+from umiak.ps.specs import *  # noqa: F403 - its `__all__`
 from umiak.ps.strategies import Async, Geo, HalfAsync, Hybrid, Sync
 
 if TYPE_CHECKING:
@@ -63,48 +39,25 @@ if TYPE_CHECKING:
     from umiak.ps.clients import Client
 
 __all__ = [
-    "Accessor",
-    "Adagrad",
-    "AdagradScaled",
-    "AdagradShared",
-    "Adam",
-    "AdamRow",
-    "Always",
-    "Array",
     "Async",
     "BadRequest",
-    "Clip",
-    "Constant",
-    "Count",
-    "Decay",
-    "DenseTable",
-    "Ftrl",
     "Geo",
     "HalfAsync",
     "Hybrid",
-    "Momentum",
-    "Normal",
-    "Probability",
-    "RmsProp",
-    "Score",
     "Session",
-    "Sgd",
-    "SparseTable",
-    "Sum",
     "Sync",
-    "Uniform",
     "barrier",
     "client",
     "finish",
     "init",
     "is_server",
     "load",
-    "paddle_rule",
     "save",
     "serve",
     "session",
     "use",
 ]
+__all__ += specs.__all__
 
 
 def is_server() -> bool:

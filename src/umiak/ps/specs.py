@@ -21,6 +21,34 @@ if TYPE_CHECKING:
 
     from umiak.core.json_types import JsonMapping, JsonObject
 
+__all__ = [
+    "Accessor",
+    "Adagrad",
+    "AdagradScaled",
+    "AdagradShared",
+    "Adam",
+    "AdamRow",
+    "Always",
+    "Array",
+    "Clip",
+    "Constant",
+    "Count",
+    "Decay",
+    "DenseTable",
+    "Ftrl",
+    "Momentum",
+    "Normal",
+    "Probability",
+    "RmsProp",
+    "Score",
+    "Sgd",
+    "SparseTable",
+    "Sum",
+    "Uniform",
+    "paddle_rule",
+]
+"""What `umiak.ps` has of these."""
+
 _MOST = 3.4028234663852886e38
 """The largest float32."""
 
