@@ -60,7 +60,6 @@ def pytest_collection() -> Iterator[None]:
     """What has been collected stays until the end: the garbage collector would look through it all again and again, a quarter of all tests' time."""
     gc.disable()
     yield
-    gc.collect()
     gc.freeze()
     gc.enable()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import json
 import os
@@ -16,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from testbed.pytest_support import require
+from tests.support import forked_trials
 from tests.support.slot_helpers import packed
 from tests.support.train_runs import WAIT_S, Done, Whole, Work, slow
 
@@ -283,9 +285,10 @@ def test_a_model_for_fluid(work: Work) -> None:
 # ---- looking before it is run
 
 
-def checked(work: Work, *words: str) -> tuple[int, list[str], list[str]]:
-    """What ``--check`` says: the status, problems and warnings."""
-    done = work.here("alone", "--check", "--json", *words)
+def checked(work: Work, *words: str, forked: bool = True) -> tuple[int, list[str], list[str]]:
+    """What ``--check`` says: the status, problems and warnings. ``forked``: whether the process that imports the model has Paddle already."""
+    with forked_trials.installed() if forked else contextlib.nullcontext():
+        done = work.here("alone", "--check", "--json", *words)
     answer = json.loads(done.out)
     problems, warnings = (
         [f"{each['code']} {each['where'] or ''} {each['what']}" for each in answer[name]]
@@ -315,13 +318,22 @@ def checked(work: Work, *words: str) -> tuple[int, list[str], list[str]]:
     ],
 )
 def test_check_imports_the_model(work: Work, code: str, said: str) -> None:
-    assert checked(work) == (0, [], [])
     path = work.path / "model.py"
     path.write_text(f"{code}\n{path.read_text()}")
     status, problems, _ = checked(work)
     assert status == 2
     assert len(problems) == 1
     assert problems[0].startswith(said)
+
+
+def test_check_imports_the_model_in_a_program(work: Work) -> None:
+    assert checked(work, forked=False) == (0, [], [])
+    path = work.path / "model.py"
+    path.write_text(f"import os; os.kill(os.getpid(), 9)\n{path.read_text()}")
+    status, problems, _ = checked(work, forked=False)
+    assert status == 2
+    assert len(problems) == 1
+    assert problems[0].startswith("UM-TRAIN-061  ./model.py: the process that imported it ended by SIGKILL")
 
 
 def test_check_knows_the_hyper_parameters(work: Work) -> None:

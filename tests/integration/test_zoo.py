@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.support import plain_inference
+from tests.support import forked_trials, plain_inference
 from umiak import ps
 from umiak.cli.main import main
 from umiak.core.problem import UmiakError
@@ -242,7 +242,8 @@ def test_a_config_has_no_mistakes(
     monkeypatch.chdir(tmp_path)
     assert sample.main([model, "--samples", "300"]) == 0
     capsys.readouterr()
-    assert main(["train", "-m", f"umiak.models.{model}", "-o", "mode=[single,ps,collective,infer]", "--check"]) == 0
+    with forked_trials.installed():
+        assert main(["train", "-m", f"umiak.models.{model}", "-o", "mode=[single,ps,collective,infer]", "--check"]) == 0
     assert main(["train", "-m", f"umiak.models.{model}", "--explain"]) == 0
     said = capsys.readouterr().err.splitlines()
     assert [line for line in said if "config.yaml: nothing is wrong: " not in line] == []

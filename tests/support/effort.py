@@ -1,6 +1,6 @@
 """How hard laws and other generated examples are tried: some seconds by default, always the same examples in CI, and at length on request.
 
-HYPOTHESIS_PROFILE=quick pytest tests/laws         a fifth of the examples: `make quick`
+HYPOTHESIS_PROFILE=quick pytest tests/laws         a fifth of the examples: `make quick`; none is a constant of the sources
 pytest tests/laws                                  new examples each time
 CI=1 pytest tests/laws                             the same examples each time
 HYPOTHESIS_PROFILE=thorough pytest tests/laws      twenty times as many
@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 
 from hypothesis import HealthCheck, settings
+from hypothesis.internal.conjecture import providers
 
 # A busy machine must not turn a law into a failure: no deadline per example, no verdict on how fast data is made.
 _CALM = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -24,6 +25,10 @@ settings.register_profile("full", _CALM, max_examples=FULL)
 settings.register_profile("ci", _CALM, max_examples=FULL, derandomize=True, print_blob=True)
 settings.register_profile("thorough", _CALM, max_examples=20 * FULL, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("CI") else "full"))
+
+if os.environ.get("HYPOTHESIS_PROFILE") == "quick":
+    # Every worker would look through all modules for constants to draw: more than a second of a core each.
+    providers._get_local_constants = lambda: providers._local_constants
 
 
 def effort(share: float) -> settings:

@@ -25,12 +25,15 @@ import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from multiprocessing import forkserver
+from multiprocessing.context import ForkServerContext
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from tests.support import chance, eventually, forked_workers
+from tests.support.paths import ROOT
 from umiak.ps import export
 
 EPOCHS = 2
@@ -318,8 +321,7 @@ class Forked(Process):
 
     def __init__(self, cwd: Path, words: list[str], env: Mapping[str, str], *, with_workers: bool = False) -> None:
         self._err = cwd / f"err.{secrets.token_hex(8)}"
-        context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(["tests.support.train_imports"])
+        context = with_paddle_imported()
         arguments = (str(cwd), str(self._err), words, dict(env), with_workers)
         self.process = context.Process(target=_forked, args=arguments, daemon=True)
         self.process.start()
@@ -343,6 +345,15 @@ class Forked(Process):
             self.process.kill()
             raise AssertionError(f"it has not ended:\n{self.said}")
         return Done(status if status >= 0 else 128 - status, self.said)
+
+
+def with_paddle_imported() -> ForkServerContext:
+    """Processes that are forks of one which has imported Paddle. Its modules are looked for below the directory in which it is started."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["tests.support.train_imports"])
+    with _inside(ROOT):
+        forkserver.ensure_running()
+    return context
 
 
 class Started(Process):

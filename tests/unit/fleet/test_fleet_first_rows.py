@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -83,6 +84,7 @@ def sgd() -> Any:
     return paddle.optimizer.SGD(0.5)
 
 
+@cache
 def plain(seed: int, initializer: str) -> list[float]:
     job.end()
     with paddle.static.scope_guard(paddle.static.Scope()):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -55,6 +56,7 @@ def made() -> tuple[ClickProgram, Any]:
     return program, executor
 
 
+@cache
 def by_hand(passes: int = 1) -> list[float]:
     program, executor = made()
     found = []

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import ast
 import inspect
+import re
 import sys
-import textwrap
 import warnings
 from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
 from types import FunctionType
 from typing import Any
 
 import pytest
 
 from tests.support.fluid_programs import fluid
-from tests.support.paths import ROOT
+from tests.support.sources import SOURCE, python_files, text_of, tree
 from umiak.fluid.kernels.registry import KERNELS
 from umiak.fluid.modules import ROWS, resolved
 from umiak.fluid.record import remarks
@@ -44,12 +46,22 @@ STORED = {
 """Attributes that nothing reads."""
 
 
+@cache
+def module_tree(path: str) -> ast.Module:
+    return ast.parse(text_of(Path(path)))
+
+
+@cache
+def functions_by_line(path: str) -> dict[tuple[str, int], ast.FunctionDef]:
+    """The functions of a module by name and first line, that of a decorator if there is one."""
+    found = [each for each in ast.walk(module_tree(path)) if isinstance(each, ast.FunctionDef)]
+    return {(each.name, min(line.lineno for line in (each, *each.decorator_list))): each for each in found}
+
+
 def tree_of(function: FunctionType) -> ast.FunctionDef:
     """What a function does."""
-    text = textwrap.dedent(inspect.getsource(function))
-    found = ast.parse(text).body[0]
-    assert isinstance(found, ast.FunctionDef), function
-    return found
+    code = inspect.unwrap(function).__code__
+    return functions_by_line(code.co_filename)[code.co_name, code.co_firstlineno]
 
 
 def only_refuses(tree: ast.FunctionDef) -> bool:
@@ -83,7 +95,7 @@ def unread_settings(name: str, function: FunctionType) -> list[str]:
     tree = tree_of(function)
     if tree.args.kwarg is None or name not in LAYERS:
         return []
-    module = ast.parse(inspect.getsource(sys.modules[function.__module__]))
+    module = module_tree(str(sys.modules[function.__module__].__file__))
     named = {each.value for each in ast.walk(module) if isinstance(each, ast.Constant)}
     called = {each.func.id for each in ast.walk(tree) if isinstance(each, ast.Call) and isinstance(each.func, ast.Name)}
     below = [each for each in module.body if isinstance(each, ast.FunctionDef) and each.name in called | {tree.name}]
@@ -130,11 +142,14 @@ def surface() -> Iterator[tuple[str, FunctionType]]:
             yield f"layers.{name}", kernel.function
 
 
-def all_unread() -> Iterator[tuple[str, FunctionType, str]]:
+@cache
+def all_unread() -> tuple[tuple[str, FunctionType, str], ...]:
     """Each function and argument that nothing reads."""
-    for name, function in surface():
-        yield from ((name, function, each) for each in unread(function))
-        yield from ((name, function, each) for each in unread_settings(name.removeprefix("layers."), function))
+    return tuple(
+        (name, function, each)
+        for name, function in surface()
+        for each in (*unread(function), *unread_settings(name.removeprefix("layers."), function))
+    )
 
 
 def known() -> set[tuple[Any, str]]:
@@ -189,8 +204,8 @@ def test_what_is_in_the_table_is_not_read() -> None:
 def calls_of_left_out() -> set[tuple[str, str]]:
     """Function and argument of each remark in the sources."""
     found = set()
-    for path in sorted((ROOT / "src/umiak/fluid").rglob("*.py")):
-        for call in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for path in (each for each in python_files() if "left_out(" in text_of(each)):
+        for call in ast.walk(tree(path)):
             if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "left_out":
                 name = call.args[0]
                 if isinstance(name, ast.Constant):
@@ -220,21 +235,23 @@ def test_a_remark_says_name_value_and_line_once(
 
 
 def test_what_a_class_stores_is_read_somewhere() -> None:
+    """Outside of fluid, only modules that have such a name somewhere are parsed."""
+    inside = [path for path in python_files() if path.is_relative_to(SOURCE / "fluid")]
     stored: dict[str, str] = {}
     read: set[str] = set()
-    for path in sorted((ROOT / "src/umiak").rglob("*.py")):
-        for each in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if not isinstance(each, ast.Attribute):
-                continue
-            if isinstance(each.ctx, ast.Load):
-                read.add(each.attr)
-            elif (
-                path.is_relative_to(ROOT / "src/umiak/fluid")
-                and isinstance(each.value, ast.Name)
-                and each.value.id == "self"
-            ):
+    for path in inside:
+        attributes = [each for each in ast.walk(tree(path)) if isinstance(each, ast.Attribute)]
+        read |= {each.attr for each in attributes if isinstance(each.ctx, ast.Load)}
+        for each in attributes:
+            if not isinstance(each.ctx, ast.Load) and isinstance(each.value, ast.Name) and each.value.id == "self":
                 stored.setdefault(each.attr, f"{path.name}:{each.lineno}")
-    assert {name: place for name, place in stored.items() if name not in read and name not in STORED} == {}
+    left = {name for name in stored if name not in read and name not in STORED}
+    looked_for = re.compile(rf"\.\s*(?:{'|'.join(sorted(left)) or '(?!)'})\b")
+    for path in set(python_files()) - set(inside):
+        if looked_for.search(text_of(path)):
+            nodes = ast.walk(tree(path))
+            read |= {each.attr for each in nodes if isinstance(each, ast.Attribute) and isinstance(each.ctx, ast.Load)}
+    assert {name: place for name, place in stored.items() if name in left - read} == {}
 
 
 def test_methods_of_fleets_are_looked_at() -> None:

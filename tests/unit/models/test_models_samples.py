@@ -7,6 +7,7 @@ import importlib
 import json
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -32,6 +33,12 @@ def dataset_of(model: str, directory: Path, part: str) -> Dataset:
     return replace(found.config.dataset(f"{part}_data"), data_path=str(directory / part))
 
 
+@cache
+def sample_of(model: str) -> Sample:
+    drawn: Sample = importlib.import_module(f"umiak.models.{model}.sample").make.draw(SAMPLES, 3)
+    return drawn
+
+
 def digests(directory: Path) -> dict[str, str]:
     return {
         str(path.relative_to(directory)): hashlib.sha256(path.read_bytes()).hexdigest()
@@ -55,7 +62,7 @@ def test_there_are_the_models_that_the_readme_lists() -> None:
 
 @pytest.mark.parametrize("model", MODELS)
 def test_samples_are_read_as_the_config_declares_them(model: str, tmp_path: Path) -> None:
-    drawn: Sample = importlib.import_module(f"umiak.models.{model}.sample").make.draw(SAMPLES, 3)
+    drawn = sample_of(model)
     best = drawn.write(str(tmp_path))
     assert json.loads((tmp_path / "best.json").read_text()) == best
     for part, size, whose in (
@@ -83,7 +90,7 @@ def test_samples_are_read_as_the_config_declares_them(model: str, tmp_path: Path
 
 @pytest.mark.parametrize("model", MODELS)
 def test_labels_come_from_the_probabilities_that_are_the_best(model: str) -> None:
-    drawn: Sample = importlib.import_module(f"umiak.models.{model}.sample").make.draw(SAMPLES, 3)
+    drawn = sample_of(model)
     judged = slice(drawn.train, None)
     for judge, truth in drawn.truths.items():
         labels, likely = drawn.labels[truth.label][judged], truth.probability[judged]
