@@ -217,6 +217,25 @@ def test_a_worker_that_is_started_again_alone_is_a_mark_in_its_generation(
         page.open("about:blank")
 
 
+def test_names_and_numbers_of_others_stay_in_their_places(tmp_path: Path, page: browser.BrowserPage) -> None:
+    """A name that turns the direction of writing, numbers near the largest there are, and a speed that is none."""
+    losses = (1e308, -1e308, 1e308)
+    nan = float("nan")
+    points = [progress(100 * at, each, WALL + at, samples_per_s=nan) for at, each in enumerate(losses)]
+    directory = train_directory(tmp_path / "\u202e<b>live</b>", *points)
+    with served(tmp_path) as dashboard, locked(directory / "metrics.jsonl"):
+        page.open(dashboard.address)
+        page.wait_for("return document.querySelector('tr[data-run] .state.running')")
+        assert "\u202e" not in page.run("return document.body.innerText")
+        page.wait_for("return document.querySelector('tr[data-run] svg.spark path')")
+        shows(page, "loss 1.00e+308")
+        page.open(f"{dashboard.origin}/runs/{id_of(str(directory))}")
+        shows(page, "Running for")
+        assert "nan" not in page.run("return document.querySelector('.sentence').innerText")
+        assert page.complaints() == []
+        page.open("about:blank")
+
+
 def test_a_real_training_draws_itself_and_is_cancelled(tmp_path: Path, page: browser.BrowserPage) -> None:
     words = [sys.executable, "-m", "umiak.models.sample", "rank.dnn", "--out", "data", "--samples", "2000"]
     environ = {name: text for name, text in os.environ.items() if not name.startswith(("UMIAK_", "PADDLE_"))}

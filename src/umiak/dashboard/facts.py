@@ -7,6 +7,8 @@ The files of a run do not say that its launcher was killed; that no process keep
 
 from __future__ import annotations
 
+import math
+
 from umiak.core.shown import one_line
 from umiak.core.status import State
 from umiak.core.value import replace, value
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from umiak.core.node_report import NodeReport
     from umiak.dashboard.rows import SubmissionSight
 
+LONGEST_NAME = 200
 LOST_LAUNCHER = "its launcher ended without writing how: it was killed, or the machine was"
 LOST_TRAINER = "it ended without writing how: it failed or was killed; its output says more"
 
@@ -82,7 +85,7 @@ def row_of(facts: FactsOfRun) -> RunRow:
     row = RunRow(
         id=facts.id,
         kind=RunKind.SUBMITTED if submitted else RunKind.TRAINED if facts.trainer else RunKind.LAUNCHED,
-        name=facts.name,
+        name=one_line(facts.name, LONGEST_NAME),
         place=submitted.place if submitted else "here",
         directory=submitted.directory if submitted else facts.directory,
         state=state,
@@ -190,4 +193,5 @@ def _whole(item: object) -> int | None:
 
 
 def _number(item: object) -> float | None:
-    return float(item) if isinstance(item, int | float) and not isinstance(item, bool) else None
+    is_number = isinstance(item, int | float) and not isinstance(item, bool) and math.isfinite(item)
+    return float(item) if is_number else None

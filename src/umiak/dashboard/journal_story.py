@@ -243,8 +243,10 @@ class JournalStory:
             error=_last_line(str(failure.get("traceback") or failure.get("log_end") or "")),
             excerpt=str(failure.get("traceback") or failure.get("log_end") or "")[-LONGEST_TEXT:],
         )
-        if len(self.failures) < MOST_FAILURES and all(replace(each, again_s=None) != sight for each in self.failures):
+        if all(replace(each, again_s=None) != sight for each in self.failures):
             self.failures.append(sight)
+            if len(self.failures) > MOST_FAILURES:
+                del self.failures[MOST_FAILURES // 2]  # the first ones tell how it began, the last ones how it is now
 
     def _again(self, key: str, now_s: float) -> None:
         """What failed of this worker is not the end of it."""

@@ -26,7 +26,7 @@ from umiak.dashboard.outside.servers import ServerWatch
 from umiak.dashboard.rows import as_data
 from umiak.web.guard import LOOPBACK
 from umiak.web.safety import tls_context
-from umiak.web.server import HttpServer
+from umiak.web.server import HttpServer, end_tasks
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -145,9 +145,7 @@ class Dashboard:
         self._tasks = [asyncio.create_task(_forever(each, app)) for each in loops]
 
     async def close(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await end_tasks(self._tasks)
         if self.places is not None:
             await self.places.close()
         if self.cluster is not None:

@@ -57,6 +57,7 @@ OTHER_FILES = 256
 MOST_REFUSED = 64
 """So many are told at a time that there is no room; more are closed without a word."""
 REFUSED_WITHIN_S = 2.0
+CANCEL_AGAIN_S = 0.5
 PIECE_BYTES = 1 << 18
 FULL = HttpAnswer(
     status=503, body=b"too many connections\n", kind="text/plain; charset=utf-8", headers={"Retry-After": "2"}
@@ -139,11 +140,10 @@ class HttpServer:
         return found
 
     async def close(self) -> None:
+        self._is_ending = True
         if self._server is not None:
             self._server.close()
-        for task in list(self._connections):
-            task.cancel()
-        await asyncio.gather(*self._connections, return_exceptions=True)
+        await end_tasks(list(self._connections))
 
     async def finish(self, within_s: float) -> None:
         """Take no more connections, answer the requests that are there, then close."""
@@ -324,6 +324,17 @@ class HttpServer:
         await asyncio.wait_for(writer.drain(), self._drain_within_s)
         self._waiting.pop(task, None)
         return None
+
+
+async def end_tasks(tasks: Sequence[asyncio.Task[None]]) -> None:
+    """Cancel them until they have ended. Once is not enough before Python 3.12: `asyncio.wait_for` forgets a cancellation that comes together with
+    what it waits for, such as the next request."""
+    left = {task for task in tasks if not task.done()}
+    while left:
+        for task in left:
+            task.cancel()
+        _, left = await asyncio.wait(left, timeout=CANCEL_AGAIN_S)
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def _until_end(reader: asyncio.StreamReader) -> None:

@@ -15,7 +15,7 @@ from tests.unit.dashboard.test_dashboard_server import TOKEN, ask, read_reply, w
 from umiak.dashboard.http.gate import Gate, GateSettings
 from umiak.dashboard.program import Dashboard
 from umiak.web.messages import HttpAnswer, RequestHead
-from umiak.web.server import MOST_CONNECTIONS, HttpServer
+from umiak.web.server import IDLE_S, MOST_CONNECTIONS, HttpServer
 
 
 def test_a_slow_reader_is_dropped_and_the_others_are_served() -> None:
@@ -256,3 +256,30 @@ def test_thousands_of_connections(tmp_path: Path) -> None:
         with_dashboard(tmp_path, story)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+def test_a_server_ends_although_a_cancellation_was_forgotten() -> None:
+    """As `asyncio.wait_for` does before Python 3.12, where a request comes in the same moment."""
+
+    async def run() -> None:
+        forgotten = []
+        has_begun = asyncio.Event()
+
+        async def handle(head: RequestHead) -> HttpAnswer:
+            has_begun.set()
+            try:
+                await asyncio.sleep(600)
+            except asyncio.CancelledError:
+                forgotten.append(head.path)
+            return HttpAnswer(body=b"late")
+
+        server = HttpServer(Gate(GateSettings(), TOKEN, "s" * 40), handle)
+        port = await server.start(["127.0.0.1"], 0)
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(f"GET /slow HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\n\r\n".encode())
+        await has_begun.wait()
+        await asyncio.wait_for(server.close(), IDLE_S / 2)
+        assert (server.connections, forgotten) == (0, ["/slow"])
+        writer.close()
+
+    asyncio.run(run())

@@ -118,6 +118,19 @@ def test_a_worker_that_is_started_again_alone_is_told_with_its_failure() -> None
     assert ended.generations[-1].cause == "trainer 0 on node 10.0.0.1 failed with exit code 1"
 
 
+def test_of_very_many_failures_the_first_and_the_last_ones_are_known() -> None:
+    events = []
+    for number in range(150):
+        events += [exited(1, 60.0 + number, failure(1, at=WALL + number))]
+        events += [message(60.3 + number, "RestartWorker", key="trainer.1", generation=1, restarts=number)]
+    found = story(*events, exited(0, 900.0, failure(0, at=WALL + 900)))
+    assert len(found.failures) == 100
+    assert found.failures[0].at_s == WALL
+    first = sentences.first_failure([found])
+    assert first is not None
+    assert (first.worker, first.at_s) == ("trainer.0", WALL + 900)
+
+
 def test_who_waits_for_whom_is_said() -> None:
     waiting = {"text": "1 of 2 nodes are here; missing: 1"}
     found = story(message(60.0, "Waiting", **waiting))

@@ -31,6 +31,7 @@ export function moment(time) {
 export function number(value) {
   if (value == null) return "";
   const size = Math.abs(value);
+  if (size >= 1e15) return value.toExponential(2);
   if (size >= 1000) return Math.round(value).toLocaleString("en");
   if (size !== 0 && size < 0.001) return value.toExponential(2);
   return String(Number(value.toPrecision(4)));

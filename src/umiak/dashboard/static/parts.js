@@ -7,8 +7,8 @@ export const State = ({ state }) => html`<span class=${`state ${state}`}>${state
 export function Sparkline({ values, label }) {
   if (!values || values.length < 2) return null;
   const low = Math.min(...values);
-  const size = Math.max(...values) - low || 1;
-  const points = values.map((value, at) => `${((at / (values.length - 1)) * 94 + 1).toFixed(1)},${(22 - ((value - low) / size) * 20).toFixed(1)}`);
+  const half = Math.max(...values) / 2 - low / 2 || 1; // their difference may be more than a number can be
+  const points = values.map((value, at) => `${((at / (values.length - 1)) * 94 + 1).toFixed(1)},${(22 - ((value / 2 - low / 2) / half) * 20).toFixed(1)}`);
   return html`<svg class="spark" viewBox="0 0 96 24" preserveAspectRatio="none" role="img" aria-label=${label}><path d=${`M${points.join("L")}`} /></svg>`;
 }
 

@@ -141,8 +141,8 @@ function Overview({ id, data, curves, now }) {
   const evaluations = curves ? curves.events.filter((each) => each.event === "epoch" || each.event === "pass").slice(-12).reverse() : [];
   return html`
     <dl class="cards">
-      <${Card} name=${isQueued ? "Submitted" : "Started"}>${clock(row.started_s)}<//>
-      <${Card} name=${row.ended_s ? "Took" : isQueued ? "Waiting for" : "Running for"}>${row.started_s ? span((row.ended_s || now) - row.started_s) : ""}<//>
+      ${row.started_s == null ? null : html`<${Card} name=${isQueued ? "Submitted" : "Started"}>${clock(row.started_s)}<//>
+      <${Card} name=${row.ended_s ? "Took" : isQueued ? "Waiting for" : "Running for"}>${span((row.ended_s || now) - row.started_s)}<//>`}
       ${row.step == null ? null : html`<${Card} name=${row.epoch == null ? "Batch" : "Epoch / batch"}>${row.epoch == null ? "" : `${row.epoch + 1} / `}${row.step.toLocaleString("en")}<//>`}
       ${row.samples_per_s == null ? null : html`<${Card} name="Samples/s">${number(row.samples_per_s)}<//>`}
       ${data.latest.left_s == null || row.ended_s ? null : html`<${Card} name="Epoch ends in">${span(data.latest.left_s)}<//>`}
@@ -183,7 +183,7 @@ function Generation({ generation, failures, end }) {
   const again = failures.filter((each) => each.generation === number && each.again_s != null);
   return html`<li value=${number}>${span(end - began_s)} with ${counted(nodes, "node")}, ${counted(workers, "worker")}${cause ? `: ended because ${cause}` : ""}
     ${again.length ? html`<ul>${again.slice(-MOST_FAILURES).map((each) => html`<li>after ${span((each.at_s || each.again_s) - began_s)} ${each.who} ${each.text}; it was started again in its place</li>`)}
-      ${again.length > MOST_FAILURES ? html`<li>and ${again.length - MOST_FAILURES} times before</li>` : null}</ul>` : null}</li>`;
+      ${again.length > MOST_FAILURES ? html`<li>and earlier ones</li>` : null}</ul>` : null}</li>`;
 }
 
 function Failure({ id, data, failure }) {
