@@ -26,7 +26,8 @@ WORKERS_ON_HOST = "UMIAK_WORKERS_ON_HOST"
 PS_METRICS = "UMIAK_PS_METRICS"
 PS_DURABILITY = "UMIAK_PS_DURABILITY_MS"
 PS_WIRE = "UMIAK_PS_WIRE"
-PASSED_ON = (PS_METRICS, PS_DURABILITY, PS_WIRE)
+PS_PREFETCH = "UMIAK_PS_PREFETCH"
+PASSED_ON = (PS_METRICS, PS_DURABILITY, PS_WIRE, PS_PREFETCH)
 """Not part of the contract: said by the person who starts the job, and passed on."""
 EXEC = "UMIAK_EXEC"
 """Neither: set for a command that `umiak exec` runs with a worker's variables,

@@ -74,7 +74,11 @@ def session_options(environ: Mapping[str, str]) -> SessionOptions:
     if wire not in WIRES:
         what = f"{native.PS_WIRE}: expected {' or '.join(WIRES)}: {wire}"
         raise BadRequest.of("UM-FLEET-005", what, hint=f"{native.PS_WIRE}={BFLOAT16}")
-    return SessionOptions(durability_ms=durability_ms(environ), wire=wire)
+    prefetch = environ.get(native.PS_PREFETCH, "").strip() or "1"
+    if prefetch not in ("0", "1"):
+        what = f"{native.PS_PREFETCH}: expected 0 or 1: {prefetch}"
+        raise BadRequest.of("UM-FLEET-005", what, hint=f"{native.PS_PREFETCH}=0")
+    return SessionOptions(durability_ms=durability_ms(environ), wire=wire, prefetch=int(prefetch))
 
 
 def of_arguments(given: JsonMapping, environ: Mapping[str, str]) -> FleetSeat:

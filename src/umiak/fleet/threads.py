@@ -60,6 +60,12 @@ class Prefetcher(Generic[Item]):
         self._is_done = item is None
         return item
 
+    def next_if_ready(self) -> Item | None:
+        """The next item, if nobody need wait for it. None: nothing is there yet, or nothing more will come."""
+        with self._ready.mutex:
+            first = self._ready.queue[0] if self._ready.queue else None
+        return None if first is None or isinstance(first, BaseException) else self.next()
+
     def close(self) -> None:
         """End the thread, however far it is. From any thread."""
         self._is_stopped = True

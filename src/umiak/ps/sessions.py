@@ -182,10 +182,14 @@ class Session:
         given them: a tuple of values and offsets, or a list of those for ``slots``. One batch is read ahead. Rows are
         those that a pull right behind the step before reads; what is asked for otherwise than was said is pulled.
         """
-        communicator = self.communicator
-        if not self.options.prefetch or not communicator.can_read_ahead:
+        if not self.reads_ahead:
             return iter(batches)
-        return prefetching.ahead(batches, ids_of, communicator.next_rows)
+        return prefetching.ahead(batches, ids_of, self.communicator.next_rows)
+
+    @property
+    def reads_ahead(self) -> bool:
+        """Whether rows come with the end of the step before, where it is said which ones."""
+        return bool(self.options.prefetch) and self.communicator.can_read_ahead
 
     def end_step(self) -> None:
         """What this trainer has pushed to tables of its own since the last one is a step. Optimizers of frameworks say it themselves."""

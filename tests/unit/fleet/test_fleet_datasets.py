@@ -269,7 +269,7 @@ class Counter:
         self.shares: list[float | None] = []
         self.seen: list[int] = []
 
-    def step(self, feed: dict[str, Any], fetch: Sequence[Any], share: float | None) -> list[Any]:
+    def step(self, feed: dict[str, Any], fetch: Sequence[Any], share: float | None, _following: Any) -> list[Any]:
         self.shares.append(share)
         self.seen += feed["ids"][0][::2, 0].tolist()
         return [np.float32(1.5) for _ in fetch]
@@ -341,7 +341,7 @@ def test_an_error_of_the_reader_ends_training(asked: DatasetSettings) -> None:
 
 def test_an_error_of_a_step_ends_a_program_that_hangs(asked: DatasetSettings) -> None:
     class Broken(Counter):
-        def step(self, feed: dict[str, Any], fetch: Sequence[Any], share: float | None) -> list[Any]:
+        def step(self, feed: dict[str, Any], fetch: Sequence[Any], share: float | None, _following: Any) -> list[Any]:
             raise ValueError("NaN")
 
     hangs = replace(asked, command="cat; sleep 600")

@@ -333,6 +333,7 @@ def test_layouts_that_are_not_read(text: str) -> None:
         ({"worker_num": 2}, "worker_num"),
         ({"server_num": 2}, "server_num"),
         ({"wire": "bfloat16"}, "wire"),
+        ({"prefetch_rows": 0}, "prefetch_rows"),
         ({"class": "cluster_train", "fleet_mode": "collective", "wire": "bfloat16"}, "wire"),
         ({"selected_gpus": 0}, "selected_gpus"),
         ({"class": "cluster_train", "fleet_mode": "collective", "distribute_strategy": "sync"}, "distribute_strategy"),

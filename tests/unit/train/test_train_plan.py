@@ -341,6 +341,14 @@ def lines(text: str, environ: dict[str, str] | None = None) -> str:
             ),
         ),
         (
+            runner_text(**LOCAL, distribute_strategy="sync", prefetch_rows=0),
+            {},
+            (
+                "who: 1 trainer and 1 parameter server, sync, rows are not prefetched; started on this node: "
+                "1 parameter server, then 1 trainer (class local_cluster_train)"
+            ),
+        ),
+        (
             COLLECTIVE_CLUSTER,
             {"UMIAK_NNODES": "2", "UMIAK_NODE_RANK": "1"},
             (

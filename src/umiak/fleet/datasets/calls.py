@@ -135,10 +135,12 @@ class RunnerSteps:
         """On the servers."""
         self._reader = self._runner or job.reader_of(program, scope)
 
-    def step(self, feed: Feed, fetch: Sequence[Variable | str], share: float | None) -> list[Fetched]:
+    def step(
+        self, feed: Feed, fetch: Sequence[Variable | str], share: float | None, following: Feed | None
+    ) -> list[Fetched]:
         how: JsonObject = {"executor": self._executor, "scope": self._scope, "return_numpy": False}
         if self.learns and self._runner is not None:
-            return self._runner.step(feed, fetch, share=share, in_order=True, **how)
+            return self._runner.step(feed, fetch, share=share, in_order=True, following=following, **how)
         if self._reader is not None:
             return self._reader.read(feed, fetch, **how)
         from umiak.fleet.programs.feeding import fed

@@ -31,8 +31,10 @@ if TYPE_CHECKING:
     class StepTaker(Protocol):
         """Learns a batch, or only runs the program with it."""
 
-        def step(self, feed: Feed, fetch: Sequence[Variable | str], share: float | None) -> list[Fetched]:
-            """What is fetched, as arrays or tensors."""
+        def step(
+            self, feed: Feed, fetch: Sequence[Variable | str], share: float | None, following: Feed | None
+        ) -> list[Fetched]:
+            """What is fetched, as arrays or tensors. ``following``: the feed of the step behind it, where it is known."""
 
         def skip(self) -> None:
             """Take part in a step without a batch."""
@@ -46,6 +48,8 @@ if TYPE_CHECKING:
         def handler(self, values: dict[str, AnyArray]) -> None: ...
 
     Gather = Callable[[bytes], list[bytes]]
+    ReadyStep = tuple["ReadyBatch | None", float | None, "ReadyBatch | None"]
+    """A batch, its part of all trainers' samples, and this trainer's next batch, where it is known."""
 
 BATCHES_AHEAD = 6
 LONGEST_BLOCK = 16
@@ -85,19 +89,18 @@ def run(
     """Take a step for each batch; how many there were. ``gather`` is given where trainers take their steps together."""
     ready = ReadyBatches(batches, settings)
     ready.start()
-    alone = ((batch, None) for batch in iter(ready.next, None))
-    steps: Iterable[tuple[ReadyBatch | None, float | None]] = _together(ready, gather, rank) if gather else alone
+    steps: Iterable[ReadyStep] = _together(ready, gather, rank) if gather else _alone(ready)
     done = 0
     handler = fetch.handler
     handled = {} if handler is None else dict(handler.var_dict)
     wanted = [*fetch.variables, *handled.values()]
     handled_at = time.monotonic()
     try:
-        for batch, share in steps:
+        for batch, share, following in steps:
             if batch is None:
                 taker.skip()
                 continue
-            found = taker.step(batch.feed, wanted, share)
+            found = taker.step(batch.feed, wanted, share, None if following is None else following.feed)
             done += 1
             if fetch.variables and done % fetch.period == 0:
                 clock = time.strftime("%Y-%m-%d %H:%M:%S")
@@ -130,7 +133,16 @@ def _number(number: float | bool) -> str:
     return f"{number:g}" if isinstance(number, float) else str(int(number))
 
 
-def _together(ready: ReadyBatches, gather: Gather, rank: int) -> Iterator[tuple[ReadyBatch | None, float]]:
+def _alone(ready: ReadyBatches) -> Iterator[ReadyStep]:
+    """No batch waits for the one behind it."""
+    batch = ready.next()
+    while batch is not None:
+        following = ready.next_if_ready()
+        yield batch, None, following
+        batch = following or ready.next()
+
+
+def _together(ready: ReadyBatches, gather: Gather, rank: int) -> Iterator[ReadyStep]:
     """Steps with all others, until nobody has a batch."""
     length = 1
     while True:
@@ -144,8 +156,8 @@ def _together(ready: ReadyBatches, gather: Gather, rank: int) -> Iterator[tuple[
             return
         for step in range(steps):
             sizes = [column[step] if step < len(column) else 0 for column in columns]
-            batch = block[step] if step < len(block) else None
-            yield batch, sizes[rank] / sum(sizes)
+            batch, following = (block[at] if at < len(block) else None for at in (step, step + 1))
+            yield batch, sizes[rank] / sum(sizes), following
         length = min(length * 2, LONGEST_BLOCK)
 
 

@@ -50,6 +50,11 @@ class LookupGroup:
     is_pushed: bool
     lookups: tuple[LookupSite, ...]
 
+    @property
+    def is_learned(self) -> bool:
+        """Whether rows come into being where they are read in training."""
+        return not any(site.is_test for site in self.lookups)
+
 
 class PulledRows:
     """The rows of a group in one step."""
@@ -113,6 +118,8 @@ class ProgramRunner:
         self._executor: Executor = None
         self._runs = RepeatedRuns()
         self._views = FloatViews()
+        self._ahead: tuple[Mapping[str, Fed], dict[str, FedArray]] | None = None
+        """The feed of the next step, and its ids."""
         self._joined: dict[int, ScopeRows] = {}
         """Of each group, in the scope of the last step."""
         learned = {each.name for each in plan.parameters}
@@ -148,9 +155,11 @@ class ProgramRunner:
         scope: Scope = None,
         return_numpy: bool = True,
         in_order: bool = False,
+        following: Mapping[str, Fed] | None = None,
     ) -> list[Fetched]:
         """Learn one batch. ``fetch`` are variables or their names.
         ``share``: this batch's part of all trainers' samples. ``in_order``: operations one after the other.
+        ``following``: the feed of the next step, if it is known, whose rows come with the end of this one.
         """
         with self._lock:
             optimizer = self.bind(scope)
@@ -179,6 +188,7 @@ class ProgramRunner:
                     own = gradients[behind : behind + len(each.arrays)]
                     behind += len(own)
                     self._collect(each, own, counts)
+            self._expect(following, executor, scope)
             optimizer.learn([each.reshape(-1) for each in gradients[behind:]], share=share, squares_beside=beside)
             return _given(found[: len(fetch)], return_numpy=return_numpy)
 
@@ -260,20 +270,31 @@ class ProgramRunner:
         create: bool,
     ) -> tuple[dict[str, Fed], list[PulledRows]]:
         """A feed without the rows, and the rows of all lookups."""
-        ids = self._ids(feed, executor, scope)
+        ids = self._ids(feed, executor, scope) if self._ahead is None or self._ahead[0] is not feed else self._ahead[1]
+        self._ahead = None
         needed = self._inputs() | {getattr(each, "name", each) for each in fetch}
         ready = fed({name: each for name, each in feed.items() if name in needed})
         pulled: list[PulledRows] = []
         for group in self._groups:
             arrays = [ids[site.ids] for site in group.lookups]
-            flat = [each.array.reshape(-1) for each in arrays]
-            keys = as_keys(flat[0] if len(flat) == 1 else np.concatenate(flat))
-            lookup = self._looked_up(group, keys, arrays)
-            rows = lookup.rows(create=create and not any(site.is_test for site in group.lookups))
+            lookup = self._looked_up(group, _keys(arrays), arrays)
+            rows = lookup.rows(create=create and group.is_learned)
             pulled.append(PulledRows(group, arrays, lookup, rows))
             if not self._replaced.isdisjoint(needed):
                 ready |= pulled[-1].replaced(needed)
         return ready, pulled
+
+    def _expect(self, following: Mapping[str, Fed] | None, executor: Executor, scope: Scope) -> None:
+        """Let the rows of the next step come with the end of this one."""
+        if not self.session.reads_ahead:
+            return
+        next_rows, looks = self.session.communicator.next_rows, []
+        if following is not None and not next_rows.was_wrong:
+            ids = self._ids(following, executor, scope)
+            self._ahead = following, ids
+            groups = [each for each in self._groups if each.is_learned]
+            looks = [(self._tables[each.table], _keys([ids[site.ids] for site in each.lookups])) for each in groups]
+        next_rows.expect(looks)
 
     def _inputs(self) -> set[str]:
         """What operations of the program use. A script may have added some since the last step."""
@@ -361,6 +382,12 @@ class ProgramRunner:
                 self._executor = paddle.static.Executor(paddle.CPUPlace())
             executor = self._executor
         return self._runs.run(executor, program, feed, fetch, scope, **how)
+
+
+def _keys(arrays: Sequence[FedArray]) -> Keys:
+    """The ids of several lookups, one after the other."""
+    flat = [each.array.reshape(-1) for each in arrays]
+    return as_keys(flat[0] if len(flat) == 1 else np.concatenate(flat))
 
 
 def _groups(plan: ProgramPlan) -> list[LookupGroup]:

@@ -47,8 +47,9 @@ class ReplaySteps:
         """This trainer's number."""
         return 0 if self._runner is None else self._runner.rank
 
-    def step(self, feed: Feed, fetch: Sequence[Any], share: float | None) -> Outputs:
+    def step(self, feed: Feed, fetch: Sequence[Any], share: float | None, following: Feed | None) -> Outputs:
         """What is fetched."""
+        del following  # the replay asks for rows where an operation needs them
         if self._runner is not None:
             scope = self._scope or global_scope()
             shared: Outputs = self._runner.run(self._executor, fed(feed), list(fetch), scope=scope, return_numpy=False, share=share)  # fmt: skip

@@ -42,6 +42,8 @@ WRITERS = 16
 class LocalClient:
     """The operations of `umiak.ps.clients.Client`, for one trainer: ``mean`` is over that one, and ``step`` is always the next."""
 
+    reads_ahead = False
+    """Rows are near: nothing is gained by asking for them before it is their turn."""
     _adds_up = False
     """Whether others' gradients are added to those that were pushed, in their place."""
 

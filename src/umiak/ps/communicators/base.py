@@ -81,7 +81,7 @@ class Communicator:
     def __init__(self, client: Client, *, rank: int, world: int, timeout_s: float, wire: str = FLOAT32) -> None:
         self.client = client
         self.next_rows = NextRows()
-        self.can_read_ahead = self.ends_in_one_exchange and isinstance(client, umiak_native.Client)
+        self.can_read_ahead = self.ends_in_one_exchange and getattr(client, "reads_ahead", True)
         """Whether what `next_rows` expects is read with the end of a step. Else nobody should expect anything."""
         self.rank = rank
         self.world = world
@@ -190,8 +190,8 @@ class Communicator:
             self.end_step()
             self.pull_dense(table, out)
             return
-        if self.can_read_ahead:
-            arguments["next_rows"] = self.next_rows.ask(step=self.step + 1)
+        if asked := self.next_rows.ask(step=self.step + 1):
+            arguments["next_rows"] = asked
         self.client.learn_dense(table, gradients, out, pushes=together, **arguments)
         self.next_rows.arrive()
         self._count_step()

@@ -53,6 +53,8 @@ class NextRows:
         self._held: dict[int, list[tuple[Keys, Floats]]] = {}
         self._step = 0
         """The step that what is held, or coming, is for."""
+        self.was_wrong = False
+        """Whether rows have come that nobody has asked for by the end of their step."""
 
     def expect(self, looks: Iterable[Look]) -> None:
         """What the next batch will look up: the keys of each look, of any shape. They are copied."""
@@ -60,6 +62,7 @@ class NextRows:
 
     def ask(self, *, step: int) -> list[Asked]:
         """What was expected, to be read for this step; from now on nothing of before is held."""
+        self.was_wrong |= any(self._held.values())
         by_table: dict[int, tuple[ReadTable, list[Keys]]] = {}
         for table, keys in self._expected:
             if keys.size:

@@ -26,7 +26,7 @@ STATE_ON_TABLES = "UM-PS-182"
 SOME_ROWS_ONLY = "UM-PS-185"
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
     from typing import Any, NoReturn
 
     from numpy.typing import NDArray
@@ -134,6 +134,15 @@ class CarriedOptimizer(Optimizer):
         """
         self._expected.set(ids)
         self._expected.is_joined = is_one_pass
+
+    def expect_behind(self, ids: Sequence[AnyArray] | None) -> None:
+        """A hint of the same kind about the batch behind the one that is learned: its rows come with the end of this step. None: it is
+        not known. To be said once the model has looked up what it needs of this batch."""
+        next_rows = self._session.communicator.next_rows
+        if ids is None or next_rows.was_wrong:
+            next_rows.expect(())
+            return
+        next_rows.expect((each.table, keys) for each in self._carried.values() for keys in each.coming(ids))
 
     def weights(self) -> dict[str, Floats]:
         """All rows of each table, by the name that its weight has in `state_dict`."""

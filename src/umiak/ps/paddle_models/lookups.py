@@ -19,7 +19,7 @@ from umiak.ps.paddle import LookupRows, floats, tensor_of
 from umiak.ps.tables.lookup import as_keys
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from typing import Any
 
     from numpy.typing import ArrayLike, DTypeLike, NDArray
@@ -48,11 +48,16 @@ class Expected:
         """Whether gradients come in one backward pass: a node of the graph answers only once."""
 
     def set(self, ids: Iterable[AnyArray]) -> None:
-        self.ids = [as_keys(each).reshape(-1) for each in ids if each.dtype.kind in "iu"]
+        self.ids = keys_of(ids)
         self.turn += 1
 
     def forget(self) -> None:
         self.turn += 1
+
+
+def keys_of(arrays: Iterable[AnyArray]) -> list[Keys]:
+    """Those that may be ids, as keys."""
+    return [as_keys(each).reshape(-1) for each in arrays if each.dtype.kind in "iu"]
 
 
 class CarriedTable:
@@ -134,12 +139,27 @@ class CarriedTable:
         assert self._pulled is not None
         return self._pulled
 
-    def _pull(self, *, create: bool) -> None:
-        wanted = self._wanted()
-        keys = np.concatenate(wanted)
-        if int(keys.max(initial=0)) >= self.rows:
+    def coming(self, arrays: Sequence[AnyArray]) -> Iterator[Keys]:
+        """The keys that will be asked for together in a batch that has these arrays of whole numbers, if that is known."""
+        ids = keys_of(arrays)
+        if not self._uses or self.weight.stop_gradient or any(use.place >= len(ids) for use in self._uses):
+            return
+        keys = self._together([ids[use.place] for use in self._uses])
+        # A single id that is no row is refused, several are pulled together before that is noticed.
+        if len(self._uses) > 1 or int(keys.max(initial=0)) < self.rows:
+            yield keys
+
+    def _together(self, wanted: Sequence[Keys]) -> Keys:
+        """What is pulled at once for all uses."""
+        keys = wanted[0] if len(wanted) == 1 else np.concatenate(wanted)
+        if len(wanted) > 1 and int(keys.max(initial=0)) >= self.rows:
             # An id that is no row: the look that brings it says so.
             keys = np.minimum(keys, np.uint64(self.rows - 1))
+        return keys
+
+    def _pull(self, *, create: bool) -> None:
+        wanted = self._wanted()
+        keys = self._together(wanted)
         self._pulled = self.table.rows(keys, create=create)
         ends = itertools.accumulate(each.size for each in wanted)
         self._places = [slice(end - each.size, end) for end, each in zip(ends, wanted, strict=True)]

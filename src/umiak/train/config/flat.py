@@ -34,6 +34,7 @@ _TRAINED = {
     "server_num": "server_num",
     "node_data": "node_data",
     "wire": "wire",
+    "prefetch_rows": "prefetch_rows",
     "shuffle": "shuffle",
     **{name: name for name in ("early_stop_patience", "early_stop_metric")},
     **{name: name for name in ("save_step_interval", "save_step_path", "save_minutes_interval", "keep_checkpoints")},

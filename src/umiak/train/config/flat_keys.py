@@ -107,6 +107,7 @@ FLAT = (
         least=1,
     ),
     ours("wire", kinds.CHOICE, "`wire`.", choices=words(Wire)),
+    ours("prefetch_rows", kinds.CHOICE, "`prefetch_rows`.", default=1, choices=("0", "1")),
     ours("save_step_interval", kinds.WHOLE, "`save_step_interval`.", default=-1, least=1, also=(-1,)),
     ours("save_step_path", kinds.PATH, "`save_step_path`."),
     ours("save_minutes_interval", kinds.WHOLE, "`save_minutes_interval`.", default=-1, least=1, also=(-1,)),

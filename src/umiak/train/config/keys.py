@@ -139,6 +139,13 @@ RUNNER = (
         choices=words(Wire),
     ),
     ours(
+        "prefetch_rows",
+        kinds.CHOICE,
+        "Number of batches ahead that rows are asked for. With `1` those of the next batch come with the end of this step, in sync, async and hybrid: an exchange with the parameter servers less, and the same results.",
+        default=1,
+        choices=("0", "1"),
+    ),
+    ours(
         "alone_allowed",
         kinds.TRUTH,
         "With `cluster_train`: allow training in one process if there is no cluster.",

@@ -101,7 +101,8 @@ class _Making:
             geo_steps=said.number("geo_step"),
             workers=self._workers(),
             servers=self._servers(),
-            wire=self._wire(),
+            wire=Wire(said.get("wire")) if self._said_with_servers("wire") else Wire.FLOAT32,
+            prefetch_rows=said.number("prefetch_rows") if self._said_with_servers("prefetch_rows") else 1,
             alone_allowed=self._alone_allowed(),
             node_data=self._node_data(),
             epochs=self._epochs(),
@@ -166,9 +167,6 @@ class _Making:
 
     def _servers(self) -> int:
         return self.said.number("server_num") if self._said_with_servers("server_num") else 1
-
-    def _wire(self) -> Wire:
-        return Wire(self.said.get("wire")) if self._said_with_servers("wire") else Wire.FLOAT32
 
     def _said_with_servers(self, key: str) -> bool:
         """Whether a key is said that has an effect with parameter servers only, and there are some."""

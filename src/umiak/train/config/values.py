@@ -398,6 +398,7 @@ class Runner:
     servers: int = 1
     """Parameter servers on each node."""
     wire: Wire = Wire.FLOAT32
+    prefetch_rows: int = 1
     alone_allowed: bool = False
     """Whether one process may do what class ``cluster_train`` asks for, where there is no cluster."""
     node_data: NodeData | None = None

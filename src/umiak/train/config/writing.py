@@ -72,6 +72,7 @@ def _runner(runner: Runner) -> JsonObject:
         made["worker_num"] = runner.workers
     if not is_alone and runner.fleet_mode is FleetMode.PS:
         made.update(distribute_strategy=runner.strategy.value, server_num=runner.servers, wire=runner.wire.value)
+        made.update(prefetch_rows=runner.prefetch_rows)
     if runner.node_data:
         made["node_data"] = runner.node_data.value
     if runner.alone_allowed:

@@ -90,6 +90,9 @@ class DygraphEngine:
         """Whether a checkpoint was loaded: then the first batch may well be one that nothing is learned from."""
         self._is_one_pass = False
         """Whether the model leaves the backward pass to this engine, as its first batch has shown."""
+        self._coming: Batch | None = None
+        self._following: tuple[Batch, _Fields] | None = None
+        """What is learned behind this batch, and what becomes of it here."""
         self._is_training: bool | None = None
         """What the model was told last; None: an epoch begins, and it is told again, as by PaddleRec's trainer."""
         self.first_seed = paddle_steps.seed_of_step(options.seed, 0, job.rank)
@@ -123,6 +126,20 @@ class DygraphEngine:
         names, metrics = self.code.create_metrics()
         return ObjectMetricSet(names, [quickened(each) for each in metrics], guard=self.code.running)
 
+    @property
+    def reads_ahead(self) -> bool:
+        return self.job.reads_ahead and not self.is_own
+
+    def expect(self, batch: Batch | None) -> None:
+        self._coming = batch if self.reads_ahead else None
+
+    def _fields_of(self, batch: Batch) -> _Fields:
+        """Those of the batch that is learned now; and those of the one behind it are made ready."""
+        known, coming = self._following, self._coming
+        fields = known[1] if known is not None and known[0] is batch else _fields(batch, self.slots)
+        self._following = None if coming is None else (coming, _fields(coming, self.slots))
+        return fields
+
     def learn(self, batch: Batch | None, metrics: MetricSet, *, step: int, share: float | None = None) -> float:
         """One step of everybody; ``share`` is this trainer's part in it. Without a batch it only takes part."""
         if batch is None:
@@ -130,7 +147,7 @@ class DygraphEngine:
             return 0.0
         assert isinstance(metrics, ObjectMetricSet)
         self._turn_to(is_training=True)
-        fields = _fields(batch, self.slots)
+        fields = self._fields_of(batch)
         self.optimizer.expect(fields.arrays(), is_one_pass=self._is_one_pass)
         with paddle.amp.auto_cast(dtype="bfloat16") if self._options.amp else nullcontext():
             found = self.code.train_forward(self.model, metrics.objects, fields.tensors())
@@ -143,6 +160,7 @@ class DygraphEngine:
         if self._options.gradient_scale == SUMMED:
             loss = loss * batch.size
         self._backward(loss)
+        self.optimizer.expect_behind(None if self._following is None else self._following[1].arrays())
         self.optimizer.step(share=share)
         self.optimizer.clear_grad()
         metrics.replace_objects(found.metrics)

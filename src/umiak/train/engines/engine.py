@@ -245,6 +245,18 @@ class ScoringEngine(Protocol):
 
 
 @runtime_checkable
+class AheadEngine(Protocol):
+    """An engine that finds out which rows a batch will look up, so that they come with the end of the step before."""
+
+    @property
+    def reads_ahead(self) -> bool:
+        """Whether its job does that."""
+
+    def expect(self, batch: Batch | None) -> None:
+        """The batch that is learned behind the one that comes now; None: it is not known."""
+
+
+@runtime_checkable
 class RatedEngine(Protocol):
     """An engine whose learning rate is the config's, not of the model's own code."""
 

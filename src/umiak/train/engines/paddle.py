@@ -40,7 +40,7 @@ from umiak.train.metrics.metric_set import MetricSet
 from umiak.train.modeling import effects, labels
 from umiak.train.modeling.embedding import Tables
 from umiak.train.modeling.inputs import BatchInputs
-from umiak.train.modeling.model import Model
+from umiak.train.modeling.model import Model, ModelMetric
 from umiak.train.modeling.negatives import sampler_for, softmax_loss
 from umiak.train.reading.batches import Batch
 from umiak.train.reading.checking import Seen
@@ -100,6 +100,8 @@ class PaddleFramework:
 
 class PaddleEngine:
     """A model with its optimizer and its metrics."""
+
+    _following: Batch | None = None
 
     def __init__(
         self,
@@ -177,6 +179,13 @@ class PaddleEngine:
 
     # ---- one batch
 
+    @property
+    def reads_ahead(self) -> bool:
+        return self.job.reads_ahead and self._negatives is None
+
+    def expect(self, batch: Batch | None) -> None:
+        self._following = batch if self.reads_ahead else None
+
     def learn(self, batch: Batch | None, metrics: MetricSet, *, step: int, share: float | None = None) -> float:
         """One step of everybody; ``share`` is this trainer's part in it. Without a batch it only takes part."""
         self._set_rate(step)
@@ -188,6 +197,7 @@ class PaddleEngine:
             return 0.0
         paddle.seed(seed)
         self.model.train()
+        self.embeddings.asked.begin()
         inputs = self._inputs(batch)
         with (
             self._counting(inputs, share),
@@ -205,9 +215,11 @@ class PaddleEngine:
             loss = loss * batch.size
         self._backward(loss)
         _clip_dense(self.model, self._options.learning.clip_norm)
+        following = self._following
+        self.embeddings.expect(None if following is None else BatchInputs(following, self.slots, self._ragged))
         self.optimizer.step(share=share)
         self.optimizer.clear_grad()
-        self._look(results, inputs, number, metrics)
+        _look(self._metrics, results, inputs, number, metrics)
         return number
 
     @property
@@ -225,7 +237,7 @@ class PaddleEngine:
             number = float(self.model.loss(results, inputs))
         if answers is not None:
             answers.update({name: each.astype("float32").numpy() for name, each in results.items()})
-        self._look(results, inputs, number, metrics)
+        _look(self._metrics, results, inputs, number, metrics)
         return number
 
     def scores(self, batch: Batch) -> AnyArray:
@@ -330,7 +342,8 @@ class PaddleEngine:
 
     def _inputs(self, batch: Batch) -> BatchInputs:
         inputs = BatchInputs(batch, self.slots, self._ragged, self._options.objective.class_weights)
-        self._check_labels(inputs)
+        if self.model.strict_labels:
+            labels.check_binary(self._metrics.values(), inputs)
         return inputs
 
     def _check_use(self, inputs: BatchInputs) -> None:
@@ -341,10 +354,6 @@ class PaddleEngine:
         where = self._made_of[-1]
         effects.check_dims(self.slots, self.embeddings.made, self._file, where)
         effects.check_classes(self._options.objective, inputs.weighed, self._file, where)
-
-    def _check_labels(self, inputs: BatchInputs) -> None:
-        if self.model.strict_labels:
-            labels.check_binary(self._metrics.values(), inputs)
 
     def _backward(self, loss: paddle.Tensor) -> None:
         if not loss.stop_gradient:
@@ -384,19 +393,27 @@ class PaddleEngine:
         if rate != self.optimizer.get_lr():
             self.optimizer.set_lr(rate)
 
-    def _look(self, results: Mapping[str, paddle.Tensor], inputs: BatchInputs, loss: float, metrics: MetricSet) -> None:
-        size = inputs.size
-        metrics.update(losses=loss, samples=size, only=(LOSS,))
-        seen: dict[tuple[str, str, str | None], list[str]] = {}
-        for name, each in self._metrics.items():
-            seen.setdefault((each.result, each.label, each.groups), []).append(name)
-        for (result, label, groups), names in seen.items():
-            metrics.update(
-                results[result].detach().astype("float32").numpy(),
-                inputs.column(label)[:, 0],
-                groups=None if groups is None else inputs.column(groups)[:, 0],
-                only=names,
-            )
+
+def _look(
+    judged: Mapping[str, ModelMetric],
+    results: Mapping[str, paddle.Tensor],
+    inputs: BatchInputs,
+    loss: float,
+    metrics: MetricSet,
+) -> None:
+    """Let metrics see what came of a batch."""
+    size = inputs.size
+    metrics.update(losses=loss, samples=size, only=(LOSS,))
+    seen: dict[tuple[str, str, str | None], list[str]] = {}
+    for name, each in judged.items():
+        seen.setdefault((each.result, each.label, each.groups), []).append(name)
+    for (result, label, groups), names in seen.items():
+        metrics.update(
+            results[result].detach().astype("float32").numpy(),
+            inputs.column(label)[:, 0],
+            groups=None if groups is None else inputs.column(groups)[:, 0],
+            only=names,
+        )
 
 
 def _clip_dense(model: Model, most: float | None) -> None:

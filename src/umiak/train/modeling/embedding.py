@@ -28,10 +28,11 @@ from umiak.ps.sessions import Session
 from umiak.train.config.slots import SlotFeature
 from umiak.train.config.values import Slots, TableParameters
 from umiak.train.modeling import accessing, lookups
-from umiak.train.modeling.inputs import PADDING, Ids, Padded, ServedInputs, filled_up
+from umiak.train.modeling.inputs import PADDING, BatchInputs, Ids, Padded, ServedInputs, filled_up
 
 if TYPE_CHECKING:
     from umiak.data.array_types import AnyArray
+    from umiak.ps.communicators.next_rows import Look
 
 LOWEST = 1e30
 """Below minus this nothing is looked for: what stands behind the last id of a sample is no maximum."""
@@ -64,6 +65,7 @@ class Tables:
         self._poolings = {each.name: each.pooling for each in features if each.pooling != "sum"}
         self._dropout = dropout
         self._undivided: list[SlotEmbedding] = []
+        self.asked = AskedSlots()
         self.made: list[Embedding] = []
         self.names: list[str] = []
         """Of the tables, as the model calls them."""
@@ -97,6 +99,7 @@ class Tables:
             kinds = self._poolings if pooling is None else {}
             made = Embedding(dim, table=name, pooling=pooling or "sum", settings=settings, count=count, poolings=kinds)
             made.dropout = self._dropout if dim > 1 else 0.0
+            made.asked = self.asked
             self.made.append(made)
             return made
 
@@ -122,6 +125,14 @@ class Tables:
         for each in self._undivided:
             each.divide()
         self._undivided.clear()
+
+    def expect(self, inputs: BatchInputs | None) -> None:
+        """The batch that is learned next: its rows come with the end of this step, if the model looks up the same slots as of this batch."""
+        next_rows = self._job.communicator.next_rows
+        if inputs is None or not inputs.size or next_rows.was_wrong:
+            next_rows.expect(())
+        else:
+            next_rows.expect(self.asked.looks(inputs))
 
     @contextmanager
     def counting(self, clicks: NDArray[np.float32] | None, samples: float) -> Iterator[None]:
@@ -177,6 +188,32 @@ class SlotEmbedding(paddle.nn.Layer):  # type: ignore[misc]
         )
 
 
+class AskedSlots:
+    """Which slots a model looks up in a step, and where: so it is known what it will look up of the next batch."""
+
+    def __init__(self) -> None:
+        self._pooled: list[tuple[Embedding, tuple[str, ...]]] = []
+        self._each: list[tuple[Embedding, str, int | None]] = []
+
+    def begin(self) -> None:
+        """A step begins."""
+        self._pooled, self._each = [], []
+
+    def note_pooled(self, embedding: Embedding, slots: tuple[str, ...]) -> None:
+        self._pooled.append((embedding, slots))
+
+    def note_each(self, embedding: Embedding, padded: Padded) -> None:
+        self._each.append((embedding, padded.slot, padded.length))
+
+    def looks(self, inputs: BatchInputs) -> Iterator[Look]:
+        """The same of another batch."""
+        for embedding, slots in self._pooled:
+            yield from embedding.looks(inputs.ids(*slots))
+        for embedding, slot, length in self._each:
+            ids, offsets = inputs.batch.sparse[slot]
+            yield from embedding.looks_of_each(filled_up(ids, offsets, slot, length))
+
+
 class BatchCounts:
     """What is to be counted of the batch that is learned."""
 
@@ -207,6 +244,7 @@ class Embedding(paddle.nn.Layer):  # type: ignore[misc]
         self.pooling = pooling
         self.poolings = poolings or {}
         self.dropout = 0.0
+        self.asked = AskedSlots()
         self.looked_up: set[str] = set()
         """Slots."""
         self._settings = settings
@@ -223,6 +261,7 @@ class Embedding(paddle.nn.Layer):  # type: ignore[misc]
         if ids.padded:
             return paddle.stack([self._pool(each, slot) for slot, each in self._named(ids)], axis=1)
         self.looked_up.update(ids.slots)
+        self.asked.note_pooled(self, ids.slots)
         if ids.matrix is not None:
             return self._dropped(self._pooled(ids.matrix, **self._counts()))
         if self.poolings.keys().isdisjoint(ids.slots):
@@ -234,12 +273,35 @@ class Embedding(paddle.nn.Layer):  # type: ignore[misc]
         if self._is_served:
             return self._find(padded.ids, padded.slot)
         self.looked_up.add(padded.slot)
+        self.asked.note_each(self, padded)
         return self._dropped(self._rows_of_each(padded))
 
     def _rows_of_each(self, padded: Padded) -> paddle.Tensor:
+        return self._single(padded.ids, **self._counts())
+
+    @property
+    def _single(self) -> Rows:
         if self._each is None:
             self._each = Rows(self._width, table=self.table, padding_id=PADDING, **self._settings)
-        return self._each(padded.ids, **self._counts())
+        return self._each
+
+    # ---- what a call would look up
+
+    def looks(self, ids: Ids) -> Iterator[Look]:
+        """What `forward` looks up of these."""
+        if ids.matrix is not None:
+            yield from self._pooled.looks(ids.matrix)
+            return
+        kinds = [self.poolings.get(slot, self.pooling) for slot in ids.slots]
+        if added := [each for each, kind in zip(ids.ragged, kinds, strict=True) if kind != "max"]:
+            yield from self._pooled.looks(added)
+        for own, slot, kind in zip(ids.ragged, ids.slots, kinds, strict=True):
+            if kind == "max":
+                yield from self.looks_of_each(filled_up(*own, slot))
+
+    def looks_of_each(self, padded: Padded) -> Iterator[Look]:
+        """What `each` looks up of these."""
+        yield from self._single.looks(padded.ids)
 
     def _pooled_by_slot(self, ids: Ids) -> paddle.Tensor:
         """Slots of several kinds: sums and means are looked up together, and each maximum by itself."""

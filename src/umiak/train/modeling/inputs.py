@@ -59,6 +59,8 @@ class Padded:
     """An array in training, a tensor in an inference model."""
     mask: paddle.Tensor
     slot: str = ""
+    length: int | None = None
+    """So many ids of each sample at most; None: all."""
 
 
 class Inputs(ABC):
@@ -193,7 +195,7 @@ def filled_up(ids: AnyArray, offsets: AnyArray, slot: str, length: int | None = 
     present = places < lengths[:, None]
     matrix = np.full(present.shape, PADDING, np.int64)
     matrix[present] = ids[(offsets[:-1, None] + places)[present]]
-    return Padded(ids=matrix, mask=paddle.to_tensor(present.astype(np.float32)), slot=slot)
+    return Padded(ids=matrix, mask=paddle.to_tensor(present.astype(np.float32)), slot=slot, length=length)
 
 
 class ServedInputs(Inputs):

@@ -124,7 +124,8 @@ def _together(group: WorkerGroup) -> str:
     if group.strategy is None:
         return "collective"
     exchange = f", an exchange every {group.geo_steps} batches" if group.geo_steps else ""
-    return f"{group.strategy.value}{exchange}{', bfloat16 on the wire' if group.wire is Wire.BFLOAT16 else ''}"
+    wire = ", bfloat16 on the wire" if group.wire is Wire.BFLOAT16 else ""
+    return f"{group.strategy.value}{exchange}{wire}{'' if group.prefetch_rows else ', rows are not prefetched'}"
 
 
 def _counted(count: int | None, what: str) -> str:

@@ -66,6 +66,7 @@ class WorkerGroup:
     """None: no parameter servers."""
     geo_steps: int | None = None
     wire: Wire = Wire.FLOAT32
+    prefetch_rows: int = 1
     trainers: int | None = 1
     """In all; None: as many as the cluster gives."""
     servers: int | None = 0
@@ -335,6 +336,7 @@ class _Grouping:
             strategy=runner.strategy if self.has_servers else None,
             geo_steps=self._geo_steps(),
             wire=runner.wire if self.has_servers else Wire.FLOAT32,
+            prefetch_rows=runner.prefetch_rows,
             trainers=seat.trainers,
             servers=servers if self.has_servers else 0,
             rank=seat.rank,
@@ -373,6 +375,7 @@ class _Grouping:
             strategy=runner.strategy if self.has_servers else None,
             geo_steps=self._geo_steps(),
             wire=runner.wire if self.has_servers else Wire.FLOAT32,
+            prefetch_rows=runner.prefetch_rows,
             trainers=None if nodes is None or here is None else nodes * here,
             servers=0 if not self.has_servers else None if nodes is None else nodes * servers_here,
             trainers_here=here if role is RunRole.LAUNCHER else None,

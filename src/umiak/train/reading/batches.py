@@ -147,6 +147,8 @@ class Step:
     sizes: tuple[int, ...]
     """Samples of every trainer in this step."""
     rank: int
+    following: Batch | None = None
+    """This trainer's batch in the step that comes next, where it was read already."""
 
     @property
     def size(self) -> int:

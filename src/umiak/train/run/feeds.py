@@ -76,8 +76,8 @@ class LockstepFeed:
                 self._used = step + 1
                 if step >= skipped:
                     sizes = tuple(column[step] if step < len(column) else 0 for column in columns)
-                    batch = batches[step] if step < len(batches) else None
-                    yield Step(batch=batch, sizes=sizes, rank=self._peers.rank)
+                    batch, following = (batches[at] if at < len(batches) else None for at in (step, step + 1))
+                    yield Step(batch=batch, sizes=sizes, rank=self._peers.rank, following=following)
             self._block += 1
             skipped = 0
 
@@ -119,7 +119,10 @@ class WorkQueueFeed:
         open_part: Callable[[Part | PartGroup | DatasetPart, str | None], Samples],
         draw: Callable[[], int],
         watch: Stopwatch,
+        *,
+        reads_ahead: bool = False,
     ) -> None:
+        """``reads_ahead``: a batch is given out when the one behind it in its part has been read."""
         self._parts = parts
         self._queue = queue
         self._open = open_part
@@ -129,6 +132,9 @@ class WorkQueueFeed:
         self._part: int | None = None
         self._drawn = 0
         self._seen: list[Seen] = []
+        self._reads_ahead = reads_ahead
+        self._behind: tuple[str, str | None] | None = None
+        """Where the batch that was given out ends, and its file, where more has been read."""
 
     def steps(self, wanted: Callable[[], StopOrSave]) -> Iterator[Step | StopOrSave]:
         """Until no part is left. ``wanted`` is asked between two steps."""
@@ -140,24 +146,32 @@ class WorkQueueFeed:
                 return
             with self._open(self._parts[part], position) as self._samples:
                 self._part = part
-                while (batch := self._next(self._samples)) is not None:
-                    yield Step(batch=batch, sizes=(batch.size,), rank=0)
+                batch = self._next(self._samples)
+                while batch is not None:
+                    following = self._ahead(self._samples)
+                    yield Step(batch=batch, sizes=(batch.size,), rank=0, following=following)
                     if now := wanted():
                         yield now
+                    batch = following if self._reads_ahead else self._next(self._samples)
+                self._behind = None
                 seen = self._samples.seen()
                 self._seen += [seen] if seen else []
             self._part = None
 
     def place(self) -> JsonObject:
         """Which part this trainer has, where it is in it, and how many numbers were drawn as far as it knows."""
-        position = self._samples.position() if self._samples is not None and self._part is not None else None
+        position = None
+        if self._samples is not None and self._part is not None:
+            position = self._behind[0] if self._behind else self._samples.position()
         return {"part": self._part, "position": position, "drawn": self._drawn}
 
     def seen(self) -> Seen | None:
         return seen_together(self._seen) if self._seen else None
 
     def file(self) -> str | None:
-        """The file that is read now."""
+        """The file of the batch that was given out last."""
+        if self._behind is not None:
+            return self._behind[1]
         return self._samples.file() if self._samples is not None else None
 
     def warnings(self) -> Sequence[Problem]:
@@ -166,6 +180,13 @@ class WorkQueueFeed:
     def close(self) -> None:
         if self._samples is not None:
             self._samples.close()
+
+    def _ahead(self, samples: Samples) -> Batch | None:
+        """The batch behind the one that is given out now. Who goes on later does so before it."""
+        if not self._reads_ahead:
+            return None
+        self._behind = samples.position(), samples.file()
+        return self._next(samples)
 
     def _next(self, samples: Samples) -> Batch | None:
         with self._watch.measuring("reading"):

@@ -243,7 +243,7 @@ def _ps_job(run: Run, environ: Mapping[str, str], watch: Stopwatch) -> Session:
     strategy = strategies.by_name(run.group.strategy)
     if run.group.geo_steps:
         strategy = strategies.Geo(every=run.group.geo_steps)
-    options = SessionOptions(wire=run.group.wire.value)
+    options = SessionOptions(wire=run.group.wire.value, prefetch=run.group.prefetch_rows)
     return _made(environment.seat(environ), strategy, lambda job: watch.timed(job.connected()), options)
 
 

@@ -38,6 +38,9 @@ BATCHES_PER_PART = 8
 class StageData:
     """One stage with what it needs."""
 
+    is_stream = False
+    """Whether nobody knows when its next samples come."""
+
     def __init__(
         self,
         stage: Stage,

@@ -18,6 +18,7 @@ from umiak.core.problem import Problem, UmiakError
 from umiak.core.value import replace, value
 from umiak.train import reading
 from umiak.train.checkpoints.progress import EpochRow, Progress, TrainerState, finite, packed, unpacked
+from umiak.train.engines.engine import AheadEngine
 from umiak.train.metrics import posted
 from umiak.train.metrics.metric_set import Readings
 from umiak.train.reading import checking
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
     from umiak.core.json_types import JsonObject
     from umiak.data.parts import Part
+    from umiak.train.engines.engine import Engine
     from umiak.train.engines.engine_set import EngineSet
     from umiak.train.plan.plan import Run
     from umiak.train.reading.batches import Batch
@@ -251,7 +253,8 @@ class StageLoop:
 
         name = f"parts {self._prefix}{self.run.name} {self.epoch} {self.place.number}"
         name += f" {self._holding.first}" if self._holding.digests else ""
-        return WorkQueueFeed(parts, self._queue, opened, lambda: self.peers.take(name), self._context.watch)
+        ahead, watch = _reads_ahead(self.engine, data), self._context.watch
+        return WorkQueueFeed(parts, self._queue, opened, lambda: self.peers.take(name), watch, reads_ahead=ahead)
 
     # ---- steps in common
 
@@ -261,6 +264,9 @@ class StageLoop:
             if isinstance(step, StopOrSave):
                 self._save_within(feed, step)
                 continue
+            # A checkpoint at this place has no rows of the next step.
+            is_saved = bool(every) and (self.batch + 1) % every == 0
+            _expect(self.engine, None if is_saved else step.following)
             self._learn(step.batch, step.share if self.peers.world > 1 else None, feed)
             self.batch += 1
             self.samples += step.total
@@ -276,6 +282,7 @@ class StageLoop:
             if isinstance(step, StopOrSave):
                 self._meet(feed, ended=False)
                 continue
+            _expect(self.engine, step.following)
             self._learn(step.batch, None, feed)
             self.batch += 1
             self.samples += step.size
@@ -457,3 +464,13 @@ def left_for(holding: Holding, digest: str, saved: Any) -> Any:
 
 def _nodes(count: int) -> str:
     return f"{count} node{'' if count == 1 else 's'} with data of their own" if count else "data that all nodes share"
+
+
+def _reads_ahead(engine: Engine, data: StageData) -> bool:
+    """Whether it is of use to read a batch before it is its turn. A stream may be silent for long: what has come of it is learned at once."""
+    return not data.is_stream and isinstance(engine, AheadEngine) and engine.reads_ahead
+
+
+def _expect(engine: Engine, following: Batch | None) -> None:
+    if isinstance(engine, AheadEngine):
+        engine.expect(following)

@@ -86,6 +86,9 @@ class OwnOptimizers:
     def expect(self, ids: Iterable[object], *, is_one_pass: bool = False) -> None:
         """Nothing is fetched."""
 
+    def expect_behind(self, ids: Sequence[object] | None) -> None:
+        """Nothing is fetched."""
+
     def refresh(self, *, everything: bool = False) -> None:
         """Nobody else changes anything."""
 

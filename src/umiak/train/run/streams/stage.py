@@ -23,6 +23,8 @@ LAG_EVERY_S = 5.0
 class StreamData(StageData):
     """The messages of one pass after the other."""
 
+    is_stream = True
+
     def __init__(
         self,
         stage: Stage,
