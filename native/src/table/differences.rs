@@ -1,13 +1,14 @@
 //! Where two descriptions of a table differ, and whether that matters for what is in it. A decider.
 //!
 //! What a row consists of is its layout: kind, dim, the arrays of a dense table, the rule (not its numbers), and whether
-//! there is an accessor. Everything else are settings, which can change while rows stay as they are.
+//! there is an accessor, or an age at which rows go (not which one). Everything else are settings, which can change while rows stay as they are.
 
 use serde_json::{Map, Value};
 
 use crate::table::spec::TableSpec;
 
-const LAYOUT: [&str; 6] = ["kind", "dim", "arrays", "optimizer.rule", "accessor", "accessor.embed_optimizer.rule"];
+const LAYOUT: [&str; 7] =
+    ["kind", "dim", "arrays", "optimizer.rule", "accessor", "accessor.embed_optimizer.rule", "expire"];
 
 struct Difference {
     place: String,

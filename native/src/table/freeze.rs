@@ -84,7 +84,7 @@ pub fn scan_some(
                 }
             }
             None => {
-                if let Some(wide) = live(store, accessor, shard, slot) {
+                if let Some(wide) = live(store, shard, slot) {
                     if let Some((moving, past)) = &past {
                         // SAFETY: the slot belongs to the shard that is borrowed.
                         unsafe { moving.bring(store, slot, past) };
@@ -137,7 +137,7 @@ pub fn thaw(store: &Store, accessor: Option<&Ctr>, shard: &mut Shard, saved: boo
     }
     for ordinal in 0..frozen.rows {
         let slot = shard.slots.slot(&store.extents, ordinal);
-        if frozen.written.contains_key(&slot) || live(store, Some(accessor), shard, slot).is_none() {
+        if frozen.written.contains_key(&slot) || live(store, shard, slot).is_none() {
             continue;
         }
         // SAFETY: the slot belongs to the shard that is borrowed.
@@ -150,9 +150,10 @@ pub fn thaw(store: &Store, accessor: Option<&Ctr>, shard: &mut Shard, saved: boo
     }
 }
 
-/// The number of a row's wide part, or `None` if the slot is free. Only tables with an accessor ever remove rows.
-pub fn live(store: &Store, accessor: Option<&Ctr>, shard: &Shard, slot: u32) -> Option<u32> {
-    if accessor.is_none() {
+/// The number of a row's wide part, or `None` if the slot is free. Only tables with an accessor, or whose rows expire, ever
+/// remove rows.
+pub fn live(store: &Store, shard: &Shard, slot: u32) -> Option<u32> {
+    if !store.layout.removes {
         return Some(0);
     }
     // SAFETY: the slot belongs to the shard that is borrowed.

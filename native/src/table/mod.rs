@@ -7,7 +7,7 @@
 //! ctr, ctr_push      rows with click-through statistics
 //! freeze      a moment that is saved while pushes go on  changes     what others changed, for geo
 //! moving      rows that move in every push    history     what each push was, for rows that missed it
-//! idle        what missed pushes do to a row
+//! idle        what missed pushes do to a row              idle_days   rows that nobody pushes any more go
 //! lookup      keys to rows, in stages                    batch       keys in groups by shard, in windows
 //! shard       one lock: index, slots, pending keys
 //! index       key to slot        slots   slots to shards       slab    slot to memory        memory  pages ahead
@@ -28,6 +28,7 @@ mod freeze;
 mod frozen;
 mod history;
 mod idle;
+mod idle_days;
 mod index;
 pub mod kernels;
 mod lookup;

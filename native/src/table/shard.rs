@@ -27,6 +27,8 @@ pub struct Layout {
     /// Of the second part, which only rows of an accessor have, and not all of them.
     pub wide_values: usize,
     pub wide_state: usize,
+    /// Whether rows go again, so that a slot may be free.
+    pub removes: bool,
 }
 
 pub struct Store {

@@ -23,7 +23,7 @@ use crate::table::rules::{Rule, Step};
 use crate::table::shard::{Layout, Shard, Store};
 use crate::table::slab::Bits;
 use crate::table::spec::{Entry, SparseSpec};
-use crate::table::{Memory, ctr, lock};
+use crate::table::{Memory, ctr, idle_days, lock};
 
 pub struct SparseTable {
     pub(super) spec: SparseSpec,
@@ -71,9 +71,16 @@ impl SparseTable {
         spec.check()?;
         let main_state = spec.optimizer.state_width(spec.dim);
         let layout = match &spec.accessor {
-            None => Layout { values: spec.dim, state: main_state, wide_values: 0, wide_state: 0 },
+            None => Layout {
+                values: spec.dim,
+                state: main_state + usize::from(spec.expire.is_some()),
+                wide_values: 0,
+                wide_state: 0,
+                removes: spec.expire.is_some(),
+            },
             Some(accessor) => {
-                Layout { values: accessor.head_width(), state: 0, wide_values: spec.dim, wide_state: main_state }
+                let values = accessor.head_width();
+                Layout { values, state: 0, wide_values: spec.dim, wide_state: main_state, removes: true }
             }
         };
         let rules = Rules {
@@ -245,6 +252,7 @@ impl SparseTable {
             self.prefetch_all(found);
             self.before_write(near.shard(), found, marks);
         };
+        let expires = self.spec.expire.is_some();
         match &self.spec.accessor {
             None => self.each_block(keys, missing, ready, |block| {
                 let mut jobs = JobList::default();
@@ -256,12 +264,16 @@ impl SparseTable {
                         }
                         let weights = self.store.values_at(found.slot);
                         let state = self.store.state_at(found.slot);
+                        if expires {
+                            // SAFETY: the slot belongs to a shard whose lock `each_block` holds.
+                            idle_days::seen(unsafe { self.store.state(found.slot) });
+                        }
                         jobs.push(Job { weights, state, gradient: row(place).as_ptr() });
                     }
                 }
-                let layout = &self.store.layout;
-                let (dim, state_width) = (layout.values, layout.state);
-                let shape = Shape { dim, state_width, clip: self.spec.clip, decay: self.spec.decay, rate };
+                let state_width = self.store.layout.state - usize::from(expires);
+                let shape =
+                    Shape { dim: self.spec.dim, state_width, clip: self.spec.clip, decay: self.spec.decay, rate };
                 // SAFETY: the slots belong to shards whose locks `each_block` holds, and gradients have `dim` columns.
                 unsafe { kernels::apply(&step, &shape, jobs.as_slice()) };
             }),
@@ -343,21 +355,31 @@ impl SparseTable {
         Ok(())
     }
 
-    /// With an accessor: a day passes. Shows and clicks fade, and rows that are not worth keeping go. Returns how many.
+    /// A day passes. With an accessor shows and clicks fade, and rows that are not worth keeping go; otherwise those that have expired. Returns how
+    /// many.
     pub fn shrink(&self) -> u64 {
-        let Some(accessor) = &self.spec.accessor else { return 0 };
+        let (accessor, expire) = (self.spec.accessor.as_ref(), self.spec.expire);
+        if !self.store.layout.removes {
+            return 0;
+        }
         let marks = self.changes.marks();
         let mut removed = 0;
         for shard in self.shards.iter() {
             let shard = &mut *lock(shard);
             for ordinal in 0..shard.slots.used() {
                 let slot = shard.slots.slot(&self.store.extents, ordinal);
-                let Some(wide) = freeze::live(&self.store, Some(accessor), shard, slot) else { continue };
+                let Some(wide) = freeze::live(&self.store, shard, slot) else { continue };
                 if shard.frozen.is_some() {
-                    freeze::before_write(&self.store, Some(accessor), None, shard, slot, wide);
+                    freeze::before_write(&self.store, accessor, None, shard, slot, wide);
                 }
                 // SAFETY: the slot belongs to the shard whose lock is held.
-                if ctr::fade(accessor, unsafe { self.store.values(slot) }) {
+                let (values, state) = unsafe { (self.store.values(slot), self.store.state(slot)) };
+                let stays = match (accessor, expire) {
+                    (Some(accessor), _) => ctr::fade(accessor, values),
+                    (None, Some(expire)) => idle_days::pass(&expire, state),
+                    (None, None) => true,
+                };
+                if stays {
                     continue;
                 }
                 // SAFETY: as above.
@@ -410,7 +432,7 @@ impl SparseTable {
         for shard in &self.shards[shards] {
             let shard = &*lock(shard);
             changes::take(&self.store, shard, bits, |slot| {
-                if let Some(wide) = freeze::live(&self.store, self.spec.accessor.as_ref(), shard, slot) {
+                if let Some(wide) = freeze::live(&self.store, shard, slot) {
                     // SAFETY: the slot belongs to the shard whose lock is held.
                     keys.push(unsafe { self.store.key(slot) });
                     rows.resize(rows.len() + width, 0.0);
@@ -544,9 +566,11 @@ impl SparseTable {
             Some(accessor) => ctr::fill_head(&self.spec, accessor, key, values),
             None => {
                 kernels::fill(self.spec.init, self.spec.seed, key, values);
+                let (own, days) = state.split_at_mut(self.spec.optimizer.state_width(self.spec.dim));
                 if !fresh || self.spec.optimizer.state_starts_nonzero() {
-                    self.spec.optimizer.fill_state(state);
+                    self.spec.optimizer.fill_state(own);
                 }
+                days.fill(0.0);
             }
         }
         if let Some(moving) = &self.moving {

@@ -12,6 +12,8 @@ use crate::table::rules::{Motion, Optimizer};
 pub const MOST_COLUMNS: usize = 1 << 16;
 pub const MOST_ELEMENTS: usize = 1 << 34;
 pub const MOST_COUNT: u32 = (1 << 30) - 1;
+/// Days are counted in a float32.
+pub const MOST_DAYS: u32 = 100_000;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
@@ -40,6 +42,9 @@ pub struct SparseSpec {
     /// a push moves the rows that it brings.
     #[serde(default, skip_serializing_if = "is_false")]
     pub every_row: bool,
+    /// Rows that no push has brought for some days go. Each has a column more, behind its state.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expire: Option<Expire>,
 }
 
 impl SparseSpec {
@@ -81,12 +86,23 @@ impl SparseSpec {
             );
             problems.unless(self.accessor.is_none(), format_args!("every_row: not for a table with an accessor"));
         }
+        if let Some(Expire { days }) = self.expire {
+            problems.unless(
+                (1..=MOST_DAYS).contains(&days),
+                format_args!("expire: days must be from 1 to {MOST_DAYS}, not {days}"),
+            );
+            problems.unless(!self.every_row, format_args!("expire: not where every push moves all rows"));
+            problems.unless(
+                self.accessor.is_none(),
+                format_args!("expire: rows of a table with an accessor go after delete_after_unseen_days"),
+            );
+        }
         problems.verdict()
     }
 
-    /// Columns of a saved row: weights and state; with an accessor, the statistics too.
+    /// Columns of a saved row: weights and state, and the days that it was not seen if it can expire; with an accessor, the statistics too.
     pub fn saved_width(&self) -> usize {
-        let wide = self.dim + self.optimizer.state_width(self.dim);
+        let wide = self.dim + self.optimizer.state_width(self.dim) + usize::from(self.expire.is_some());
         match &self.accessor {
             None => wide,
             Some(accessor) => accessor.head_width() + wide,
@@ -201,6 +217,14 @@ pub enum Entry {
     /// With an accessor: a push whose score is in (0, 1) creates the row with that probability, a score of 1 or more
     /// always, and none at 0 or less. The draw is a function of key and push, so that a replay draws the same.
     Score {},
+}
+
+/// When a row goes that nobody needs any more.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Expire {
+    /// After more days than these without a push that brings it.
+    pub days: u32,
 }
 
 /// Paddle's click-through accessor. A row is slot, unseen_days, delta_score, show, click, embed_w and its state, and

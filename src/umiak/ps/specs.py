@@ -35,6 +35,7 @@ __all__ = [
     "Count",
     "Decay",
     "DenseTable",
+    "Expire",
     "Ftrl",
     "Momentum",
     "Normal",
@@ -241,6 +242,16 @@ class Score:
 Entry = Always | Count | Probability | Score
 _ENTRIES: dict[str, type[Any]] = {"always": Always, "count": Count, "probability": Probability, "score": Score}
 
+# ---- when it goes again
+
+
+@value
+class Expire:
+    """Rows that no push has brought for more than so many days go when a day ends (`umiak.ps` calls it ``shrink``)"""
+
+    days: int = 30
+
+
 # ---- the rest of a table
 
 
@@ -305,6 +316,8 @@ class SparseTable:
     clip: Clip = Clip()
     decay: Decay = Decay()
     entry: Entry = Always()
+    expire: Expire | None = None
+    """Not with an accessor, which has ``delete_after_unseen_days``, nor with ``every_row``."""
     accessor: Accessor | None = None
     every_row: bool = False
     """Every push moves all rows, those without a gradient as by zeros, which is what frameworks do: means go on moving weights, and weights
@@ -410,7 +423,8 @@ def plain(spec: TableSpec) -> JsonObject:
             "embed_optimizer": _rule(accessor.embed_optimizer),
             "embed_init": _tagged(accessor.embed_init, "kind", _INITS),
         },
-        # Tables without it are described as before it was there.
+        # Tables without them are described as before they were there.
+        **({"expire": {"days": spec.expire.days}} if spec.expire else {}),
         **({"every_row": True} if spec.every_row else {}),
     }
 
@@ -430,6 +444,7 @@ def from_plain(plain: JsonMapping) -> TableSpec:
         seed=plain["seed"],
         init=_untagged(plain["init"], "kind", _INITS),
         entry=_untagged(plain["entry"], "by", _ENTRIES),
+        expire=Expire(days=plain["expire"]["days"]) if plain.get("expire") else None,
         every_row=bool(plain.get("every_row")),
         accessor=accessor
         and Accessor(
@@ -449,6 +464,7 @@ _KINDS: dict[str, tuple[tuple[type[Any], ...], str]] = {
     "clip": ((Clip,), "ps.Clip(value=1.0), ps.Clip(norm=1.0); for an optimizer also ps.Clip(global_norm=1.0)"),
     "decay": ((Decay,), "ps.Decay(l2=0.01) or ps.Decay(decoupled=0.01)"),
     "entry": (tuple(_ENTRIES.values()), "ps.Count(count=10) or ps.Probability(probability=0.1)"),
+    "expire": ((Expire, type(None)), "ps.Expire(days=30)"),
     "accessor": ((Accessor, type(None)), "ps.Accessor()"),
 }
 """What the parts of a table may be, and what to write."""

@@ -8,7 +8,7 @@ the network but the first read of a row. A row starts with the same numbers here
 
 Guarantees: what was sent is added exactly once. A trainer sees others' work so many steps late, and its optimizer's state (Adam's
 moments, ...) is its own: it is in no checkpoint, and dies with the trainer, together with up to so many steps of work. Two runs
-differ. Tables with an accessor or with an entry rule can't be trained this way.
+differ. Tables with an accessor, an entry rule or rows that expire can't be trained this way.
 """
 
 from __future__ import annotations
@@ -54,10 +54,9 @@ class GeoCommunicator(Communicator):
         return _added_up(spec)
 
     def open(self, name: str, spec: SparseTable) -> int:
-        if spec.accessor is not None or not isinstance(spec.entry, specs.Always):
-            raise bad(
-                "UM-PS-008", f"table {name}: geo can't train a table with an accessor or an entry rule", "use async"
-            )
+        if spec.accessor is not None or spec.expire is not None or not isinstance(spec.entry, specs.Always):
+            what = f"table {name}: geo can't train a table with an accessor, an entry rule or rows that expire"
+            raise bad("UM-PS-008", what, "use async")
         table = super().open(name, self.as_kept(spec))
         if table not in self._rows:
             self._rows[table] = _Rows(self.client, table, spec, self.world)

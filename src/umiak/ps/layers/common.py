@@ -58,6 +58,7 @@ class Embedding:
         clip: specs.Clip | None = None,
         decay: specs.Decay | None = None,
         entry: specs.Entry | None = None,
+        expire: specs.Expire | None = None,
         accessor: specs.Accessor | None = None,
         pooling: str = "sum",
         padding_id: int | None = None,
@@ -70,7 +71,15 @@ class Embedding:
         dim = arguments.columns(dim, more)
         chosen = None if rule is None else chosen_rule(rule, None)
         spec = lookup.sparse_spec(
-            dim, rule=chosen, init=init, seed=seed, clip=clip, decay=decay, entry=entry, accessor=accessor
+            dim,
+            rule=chosen,
+            init=init,
+            seed=seed,
+            clip=clip,
+            decay=decay,
+            entry=entry,
+            expire=expire,
+            accessor=accessor,
         )
         # What was not said is the optimizer's; rows that count (an accessor) do not decay.
         said = {"rule": chosen, "clip": clip, "decay": decay if accessor is None else spec.decay}

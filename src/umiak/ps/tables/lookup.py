@@ -348,12 +348,13 @@ def sparse_spec(
     clip: specs.Clip | None = None,
     decay: specs.Decay | None = None,
     entry: specs.Entry | None = None,
+    expire: specs.Expire | None = None,
     accessor: specs.Accessor | None = None,
     every_row: bool = False,
 ) -> SparseTable:
     """A table's spec from what a layer was told; what was not said has its default."""
     said: JsonObject = {"rule": rule, "init": init, "clip": clip, "decay": decay, "entry": entry}
-    said["accessor"] = accessor
+    said |= {"accessor": accessor, "expire": expire}
     spec = specs.SparseTable(
         dim=dim, seed=seed, every_row=every_row, **{name: item for name, item in said.items() if item is not None}
     )
