@@ -84,6 +84,7 @@ mode: [alone]
 runner:
 - {{name: alone, save_checkpoint_path: out/alone, save_step_path: steps/alone, {RUNNER}}}
 - {{name: async, worker_num: 2, server_num: 2, distribute_strategy: async, save_checkpoint_path: out/async, save_step_path: steps/async, {RUNNER}}}
+- {{name: collective, worker_num: 3, fleet_mode: collective, save_checkpoint_path: out/collective, save_step_path: steps/collective, {RUNNER}}}
 - {{name: sync, worker_num: 2, server_num: 1, distribute_strategy: sync, save_checkpoint_path: out/sync, save_step_path: steps/sync, {RUNNER}}}
 phase:
 - {{name: train, model: "{{workspace}}/model.py", dataset_name: stream}}
@@ -174,20 +175,29 @@ def learned(checkpoint: Path) -> dict[int, float]:
 # ---- every message once
 
 
-@pytest.mark.parametrize("whom", ["server", "trainer"])
-def test_every_message_is_learned_once_whatever_is_killed(tmp_path: Path, kafka_broker: Broker, whom: str) -> None:
+@pytest.mark.parametrize(("runner", "whom"), [("async", "server"), ("async", "trainer"), ("collective", "trainer")])
+def test_every_message_is_learned_once_whatever_is_killed(
+    tmp_path: Path, kafka_broker: Broker, runner: str, whom: str
+) -> None:
     work = counting(tmp_path, kafka_broker)
-    killed = work.run_forked("async", env={"KILL": f"{whom}:{chance().randrange(4, 14)}"})
+    killed = work.run_forked(runner, env={"KILL": f"{whom}:{chance().randrange(4, 14)}"})
     assert (tmp_path / "killed").exists()
     # Its servers keep nothing on the disk, so that the job ends with one of them, too.
     assert killed.status != 0, killed.said
-    there = work.names("steps", "async") or work.names("out", "async")
-    done = work.run_forked("async", *(["--resume"] if there else []))
+    there = work.names("steps", runner) or work.names("out", runner)
+    done = work.run_forked(runner, *(["--resume"] if there else []))
     assert done.status == 0, done.said
-    checkpoint = last(work, "async")
-    assert learned(checkpoint) == dict.fromkeys(range(1, MESSAGES + 1), 1.0)
+    checkpoint = last(work, runner)
+    expected = dict.fromkeys(range(1, MESSAGES + 1), 1.0)
+    if runner == "collective":  # each trainer's gradients count by its share of a step
+        (tmp_path / "whole").mkdir()
+        whole = counting(tmp_path / "whole", kafka_broker)
+        assert whole.run_forked(runner).status == 0
+        expected = learned(last(whole, runner))
+        assert expected.keys() == set(range(1, MESSAGES + 1))
+    assert learned(checkpoint) == expected
     assert offsets(checkpoint) == {"0": 500, "1": 300, "2": 200}
-    assert sum(row["samples"] for row in passes(work, "async")) == MESSAGES
+    assert sum(row["samples"] for row in passes(work, runner)) == MESSAGES
 
 
 def test_stopped_and_killed_it_goes_on_to_the_same_bits(tmp_path: Path, kafka_broker: Broker) -> None:

@@ -187,7 +187,7 @@ def test_an_empty_file_misses_everything() -> None:
             runner_text(
                 class_="online_learning", epochs=None, start_day=20260101, end_day=20260101, fleet_mode="collective"
             ),
-            "UM-CONFIG-023 8:15 runner r: online learning needs parameter servers",
+            "UM-CONFIG-023 8:15 runner r: online learning by days needs parameter servers",
         ),
         (
             runner_text(class_="infer", init_model_path="m", infer_start_epoch=3, infer_end_epoch=3),

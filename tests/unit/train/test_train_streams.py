@@ -136,7 +136,7 @@ def test_settings_that_a_config_may_give() -> None:
 
 
 def test_where_a_run_is() -> None:
-    begun = state.StreamState(topic="t", offsets={"0": 5, "1": 7}).within(("0@5-9", "2@0-4"))
+    begun = state.StreamState(topic="t", offsets={"0": 5, "1": 7}).within(("0@5-9", "2@0-4"), "2026-01-31")
     assert begun.behind().position == {0: 9, 1: 7, 2: 4}
     assert begun.behind().spans == ()
     again = state.from_json(begun.to_json(), "t", "out/1")

@@ -25,6 +25,8 @@ from umiak.schema.yaml_tree import Listing, Scalar, Section, free, shortened
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from umiak.schema.yaml_tree import Node
 
 PAGE = "docs/reference/features.md"
@@ -180,6 +182,16 @@ def _filling(_: Key, node: Node) -> float | Fill:
     return _number(node)
 
 
+def _one_count(name: str, most: int) -> Callable[[Key, Node], int]:
+    def read(_: Key, node: Node) -> int:
+        found = _mapping(node, (name,)).get(name)
+        if type(found) is not int or not 1 <= found <= most:
+            raise BadValue(f"{name}: an integer from 1 to {most} is expected", hint=f"such as {{{name}: 3}}")
+        return found
+
+    return read
+
+
 def _label(_: Key, node: Node) -> dict[str, str]:
     if isinstance(node, Section):
         return {entry.key: kinds.word_of(entry.node) for entry in node.entries}
@@ -193,6 +205,8 @@ BOUNDARIES = Kind(phrase="numbers in ascending order, or {quantiles: N}", read=_
 VOCAB = Kind(phrase="`fit`, a list of words, or a mapping", read=_vocab)
 STEPS_OF = Kind(phrase="the name of a transform, {name: numbers}, or a list of these", read=_steps)
 FILLING = Kind(phrase="a number, `mean` or `refuse`", read=_filling)
+ADMISSION = Kind(phrase="{count: N}", read=_one_count("count", (1 << 30) - 1))
+EXPIRY = Kind(phrase="{days: N}", read=_one_count("days", 100_000))
 LABELS = Kind(phrase="a column, a list of columns, or a mapping of names to columns", read=_label)
 _POOLINGS = ("sum", "mean", "max")
 
@@ -285,7 +299,19 @@ _NUMERIC = Key(
     kind=kinds.TRUTH,
     default=False,
 )
-_IDS = (_HASH, _VOCAB, _TABLE, _DIM)
+_ADMIT = Key(
+    name="admit",
+    meaning="Open ids: an id gets a row with the N-th step that has it, `{count: 3}`; until then it reads as zeros.",
+    kind=ADMISSION,
+    default_said="at once",
+)
+_EXPIRE = Key(
+    name="expire",
+    meaning="Open ids: rows that no step has used for more than N days go, `{days: 30}`: [admission and expiry](#admission-and-expiry).",
+    kind=EXPIRY,
+    default_said="never",
+)
+_IDS = (_HASH, _VOCAB, _TABLE, _DIM, _ADMIT, _EXPIRE)
 _TRANSFORM = Key(name="transform", meaning="What is done to numbers, in order.", kind=STEPS_OF, default_said="nothing")
 _MAX_LEN = Key(name="max_len", meaning="So many elements are kept.", kind=kinds.WHOLE, least=1, default_said="all")
 _KEEP = Key(
@@ -341,6 +367,8 @@ CROSS = (
     _HASH,
     _TABLE,
     _DIM,
+    _ADMIT,
+    _EXPIRE,
 )
 SEQUENCE = (
     *_COMMON,

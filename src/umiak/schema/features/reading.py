@@ -171,6 +171,7 @@ class _Reading:
                 steps=self._given_steps(said),
             )
         made = replace(made, numbering=self._numbering(said), dim=self._shared(said, "dim"))
+        made = replace(made, **self._life(made.numbering, said))
         if kind is FeatureKind.CROSS:
             return replace(made, of=said.names("of"))
         made = replace(
@@ -207,10 +208,11 @@ class _Reading:
         elif said.get("as") == "id":
             numbering = self._numbering(said)
         else:
-            for name in ("hash", "vocab", "table", "dim"):
+            for name in ("hash", "vocab", "table", "dim", "admit", "expire"):
                 if said.said(name):
                     what = f"{said.label}: {name} has no effect on a number"
                     self._wrong(said.key_place(name), what, "ids are made of numbers with `boundaries`, or `as: id`")
+        life = {} if numbering is None else self._life(numbering, said)
         missing = said.get("missing")
         if missing is None and numbering is None:
             missing = 0.0
@@ -230,6 +232,7 @@ class _Reading:
             steps=steps,
             dim=self._shared(said, "dim") if numbering is not None else 1,
             only_crossed=said.truth("only_crossed"),
+            **life,
         )
 
     def _sequence(self, made: Feature, said: Said) -> Feature:
@@ -237,7 +240,7 @@ class _Reading:
         made = replace(made, is_list=True, pooling=str(self._shared(said, "pooling")) if is_pooled else "")
         if not said.said("of"):
             return made
-        for name in ("hash", "vocab", "table", "dim", "numeric", "missing"):
+        for name in ("hash", "vocab", "table", "dim", "numeric", "missing", "admit", "expire"):
             if said.said(name):
                 self._two(said, "of", name, "a sequence of a feature's elements has what that feature has")
         return replace(made, of=(said.text("of") or "",))
@@ -260,6 +263,15 @@ class _Reading:
             return Numbering(kind=NumberingKind.HASH, buckets=said.number("hash"))
         return Numbering()
 
+    def _life(self, numbering: Numbering | None, said: Said) -> dict[str, int]:
+        """When rows come and go, which is for tables that have no number of rows."""
+        if numbering is not None and numbering.kind is not NumberingKind.OPEN:
+            for name in ("admit", "expire"):
+                if said.said(name):
+                    what = f"{said.label}: {name} is for open ids, and this feature has a fixed number of them"
+                    self._wrong(said.key_place(name), what, "take `hash`, `vocab` or `boundaries` away, or this")
+        return {name: int(said.get(name)) for name in ("admit", "expire") if said.said(name) and said.get(name)}
+
     def _shared(self, said: Said, name: str) -> Any:
         return said.get(name) if said.said(name) else self.defaults.get(name) or "\x1d"
 
@@ -281,7 +293,8 @@ class _Reading:
                 what = f"features: {name}: {element.name} is of kind {element.kind.value}"
                 self._wrong(place, what, "name one of kind id")
                 return
-            taken = {each: getattr(element, each) for each in ("numbering", "dim", "numeric", "missing", "table")}
+            names = ("numbering", "dim", "numeric", "missing", "table", "admit", "expire")
+            taken = {each: getattr(element, each) for each in names}
             self.features[name] = replace(feature, **taken, of=())
             return
         if len(parts) < 2 or len({part.name for part in parts}) < len(parts):
@@ -308,10 +321,10 @@ class _Reading:
             if feature.numbering is None:
                 continue
             other = first.setdefault(feature.table, feature)
-            same = (feature.numbering, feature.dim) == (other.numbering, other.dim)
-            if not same:
-                what = f"features: {feature.name} shares the table {feature.table} with {other.name}, and differs in "
-                what += "dim" if feature.numbering == other.numbering else "hash, vocab or boundaries"
+            shared = {"numbering": "hash, vocab or boundaries", **{name: name for name in ("dim", "admit", "expire")}}
+            different = [said for name, said in shared.items() if getattr(feature, name) != getattr(other, name)]
+            if different:
+                what = f"features: {feature.name} shares the table {feature.table} with {other.name}, and differs in {different[0]}"
                 self._wrong(self.places[feature.name], what, "write the same for both, or give it a table of its own")
 
     def _check_columns(self) -> None:

@@ -150,6 +150,10 @@ class Feature:
     keep: Keep = Keep.LAST
     only_crossed: bool = False
     """Whether it is there for crosses alone, and not for the model."""
+    admit: int = 0
+    """Of open ids: an id gets a row with so many steps that have it; 0: with the first."""
+    expire: int = 0
+    """Of open ids: rows that were not used for more than so many days go; 0: none do."""
 
     @property
     def has_ids(self) -> bool:
@@ -217,6 +221,10 @@ class FeatureSection:
         return sha256_of(self.plain())
 
 
+_LIFE = ("admit", "expire")
+"""Fields of a feature that are about its embedding's rows, and not about which id a value has: a lock does not depend on them."""
+
+
 def sha256_of(plain: object) -> str:
     """Of JSON, whatever the order of its keys."""
     text = json.dumps(plain, ensure_ascii=True, sort_keys=True, separators=(",", ":"), allow_nan=False)
@@ -229,7 +237,7 @@ def _plain(item: object) -> Any:
     if isinstance(item, tuple):
         return [_plain(each) for each in item]
     if hasattr(item, "__fields__"):
-        return {name: _plain(getattr(item, name)) for name in item.__fields__}
+        return {name: _plain(getattr(item, name)) for name in item.__fields__ if name not in _LIFE}
     return item
 
 

@@ -180,10 +180,10 @@ class _Config:
         # What leads to something that was left out can't be run either.
         there = {each.name for each in settled_datasets}
         settled_phases = tuple([each for each in settled_phases if each.dataset_name in there])
-        there = {each.name for each in settled_phases}
-        settled_runners = tuple([each for each in settled_runners if there.issuperset(_phases_of(each))])
+        left = {each.name for each in settled_phases}
+        settled_runners = tuple([each for each in settled_runners if left.issuperset(_phases_of(each))])
         old = tuple([each for each in settled_phases if posixpath.normpath(each.model) in self.beside.old])
-        tabular.check_models(settled_datasets, settled_phases, {each.model for each in old}, top, self.findings)
+        tabular.check_use(settled_datasets, settled_phases, settled_runners, old, top, self.findings)
         settled_datasets = _by_place(settled_datasets, old, self.beside)
         self.is_open = self.is_open or bool(old)
         learned, parameters = self._learned(top)

@@ -132,8 +132,8 @@ class _Making:
             self._no_effect("fleet_mode", self._alone())
             return FleetMode.PS
         found = FleetMode(said.get("fleet_mode"))
-        if self.kind is RunnerClass.ONLINE_LEARNING and found is FleetMode.COLLECTIVE:
-            self._impossible("fleet_mode", "online learning needs parameter servers", "write `fleet_mode: ps`")
+        if self.kind is RunnerClass.ONLINE_LEARNING and found is FleetMode.COLLECTIVE and not self.is_streaming:
+            self._impossible("fleet_mode", "online learning by days needs parameter servers", "write `fleet_mode: ps`")
         return found
 
     def _strategy(self) -> StrategyName:

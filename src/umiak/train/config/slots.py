@@ -44,6 +44,12 @@ class SlotFeature:
     dim: int | None = None
     """None: the model says it."""
     pooling: str = "sum"
+    table: str = ""
+    """The table of `features:`, of one whose rows come late or go again."""
+    admit: int = 0
+    """An id gets a row with so many steps that have it; 0: with the first."""
+    expire: int = 0
+    """Rows that were not used for more than so many days go; 0: none do."""
 
 
 def sparse(text: str) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from typing import Any
 from umiak.core.problem import UmiakError
 from umiak.core.value import fields, replace
 from umiak.ps import specs
+from umiak.train.config.slots import SlotFeature
 from umiak.train.config.values import RowRule, TableParameters
 
 _OF_THE_RULE = ("embed_optimizer", "embed_init")
@@ -35,6 +36,17 @@ def settings(table: str, dim: int, said: TableParameters, clip: specs.Clip) -> d
         "clip": replace(clip, weight=said.bound),
         "accessor": accessor(said),
     }
+
+
+def life_of(said: SlotFeature, *, is_counted: bool) -> dict[str, Any]:
+    """When rows of a feature's table come and go, as settings of the table. UmiakError if ``table_parameters`` say it as well."""
+    if is_counted:
+        raise _does_not_fit(
+            f"table_parameters: rows of the feature {said.name} come and go as its `admit` and `expire` say",
+            "leave them out of `features:`: an accessor admits by `embedx_threshold`, and evicts by `delete_after_unseen_days`",
+        )
+    entry = {"entry": specs.Count(count=said.admit)} if said.admit > 1 else {}
+    return {**entry, **({"expire": specs.Expire(days=said.expire)} if said.expire else {})}
 
 
 def accessor(said: TableParameters) -> specs.Accessor:

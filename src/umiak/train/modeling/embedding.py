@@ -62,6 +62,7 @@ class Tables:
         self._counted = counted or {}
         self._count = BatchCounts()
         self._per_slot = per_slot
+        self._lives = {each.name: each for each in features if each.table}
         self._poolings = {each.name: each.pooling for each in features if each.pooling != "sum"}
         self._dropout = dropout
         self._undivided: list[SlotEmbedding] = []
@@ -94,18 +95,25 @@ class Tables:
             settings.pop("decay", None)  # they have their own ways to forget
         self.names.append(table)
 
-        def make(name: str) -> Embedding:
+        def make(name: str, life: SlotFeature | None = None) -> Embedding:
             count = self._count if counted else None
+            own = settings if life is None else {**settings, **accessing.life_of(life, is_counted=counted is not None)}
             kinds = self._poolings if pooling is None else {}
-            made = Embedding(dim, table=name, pooling=pooling or "sum", settings=settings, count=count, poolings=kinds)
+            made = Embedding(dim, table=name, pooling=pooling or "sum", settings=own, count=count, poolings=kinds)
             made.dropout = self._dropout if dim > 1 else 0.0
             made.asked = self.asked
             self.made.append(made)
             return made
 
-        if not self._per_slot or shared:
+        is_divided = self._per_slot and not shared
+        if not is_divided and not self._lives:
             return make(f"{self._prefix}{table}")
-        self._undivided.append(SlotEmbedding(dim, f"{self._prefix}{table}", make))
+
+        def table_of(slot: str) -> tuple[str, SlotFeature | None]:
+            life = self._lives.get(slot)
+            return slot if is_divided else life.table if life else "", life
+
+        self._undivided.append(SlotEmbedding(dim, f"{self._prefix}{table}", make, table_of))
         return self._undivided[-1]
 
     def divide(self, model: paddle.nn.Layer, slots: Slots) -> None:
@@ -145,13 +153,20 @@ class Tables:
 
 
 class SlotEmbedding(paddle.nn.Layer):  # type: ignore[misc]
-    """A table for each slot, as one layer."""
+    """A table for each slot, or for slots whose rows come and go together, as one layer."""
 
-    def __init__(self, dim: int, table: str, make: Callable[[str], Embedding]) -> None:
+    def __init__(
+        self,
+        dim: int,
+        table: str,
+        make: Callable[[str, SlotFeature | None], Embedding],
+        table_of: Callable[[str], tuple[str, SlotFeature | None]],
+    ) -> None:
+        """``table_of``: which one a slot is looked up in, and when its rows come and go."""
         super().__init__()
         self.dim = dim
         self.table = table
-        self._make = make
+        self._make, self._table_of = make, table_of
         self._slots: dict[str, None] = {}
         """Those that were looked up, until there are tables."""
         self._tables: dict[str, Embedding] | None = None
@@ -161,8 +176,16 @@ class SlotEmbedding(paddle.nn.Layer):  # type: ignore[misc]
         if self._tables is None:
             self._slots |= dict.fromkeys(ids.slots)
             return paddle.zeros([ids.padded[0].shape[0], len(ids.slots), self.dim])
-        rows = [self._of(slot)(own) for slot, own in ids.of_each()]
-        return rows[0] if len(rows) == 1 else paddle.concat(rows, axis=1)
+        groups: dict[int, list[int]] = {}
+        for number, slot in enumerate(ids.slots):
+            groups.setdefault(id(self._of(slot)), []).append(number)
+        order = [number for numbers in groups.values() for number in numbers]
+        rows = [self._of(ids.slots[numbers[0]])(ids.of(numbers)) for numbers in groups.values()]
+        found = rows[0] if len(rows) == 1 else paddle.concat(rows, axis=1)
+        if order == sorted(order):
+            return found
+        places = sorted(range(len(order)), key=order.__getitem__)
+        return paddle.index_select(found, paddle.to_tensor(places, "int64"), axis=1)
 
     def each(self, padded: Padded) -> paddle.Tensor:
         """One row for each id."""
@@ -173,8 +196,14 @@ class SlotEmbedding(paddle.nn.Layer):  # type: ignore[misc]
 
     def divide(self) -> None:
         """Make the tables of all slots that were looked up so far."""
-        self._tables = {slot: self._make(f"{self.table}.{slot}") for slot in self._slots}
-        self.embeddings = paddle.nn.LayerList([*self._tables.values()])
+        made: dict[str, Embedding] = {}
+        self._tables = {}
+        for slot in self._slots:
+            name, life = self._table_of(slot)
+            if name not in made:
+                made[name] = self._make(f"{self.table}.{name}" if name else self.table, life)
+            self._tables[slot] = made[name]
+        self.embeddings = paddle.nn.LayerList([*made.values()])
 
     def _of(self, slot: str) -> Embedding:
         found = (self._tables or {}).get(slot)

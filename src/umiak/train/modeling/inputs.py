@@ -13,7 +13,7 @@ of ids, a row for each sample, filled up with `PADDING`.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -43,12 +43,14 @@ class Ids:
     slots: tuple[str, ...] = ()
     """Whose they are, in this order."""
 
-    def of_each(self) -> Iterator[tuple[str, Ids]]:
-        """Each slot by itself."""
-        for number, slot in enumerate(self.slots):
-            here = slice(number, number + 1)
-            matrix = None if self.matrix is None else np.ascontiguousarray(self.matrix[:, here])
-            yield slot, Ids(matrix=matrix, ragged=self.ragged[here], padded=self.padded[here], slots=(slot,))
+    def of(self, numbers: Sequence[int]) -> Ids:
+        """Some of the slots."""
+        if len(numbers) == len(self.slots):
+            return self
+        matrix = None if self.matrix is None else np.ascontiguousarray(self.matrix[:, list(numbers)])
+        ragged = tuple([self.ragged[number] for number in numbers]) if self.ragged else ()
+        padded = tuple([self.padded[number] for number in numbers]) if self.padded else ()
+        return Ids(matrix=matrix, ragged=ragged, padded=padded, slots=tuple([self.slots[each] for each in numbers]))
 
 
 @value

@@ -23,6 +23,7 @@ from umiak.train.reports import text as report_text
 from umiak.train.run.arrivals import Arrivals, Arrived
 from umiak.train.run.stage_data import StageData
 from umiak.train.run.stage_loop import StagePlace, StopRequested
+from umiak.train.run.streams import aging
 
 if TYPE_CHECKING:
     from umiak.train.config.days import Pass
@@ -161,16 +162,15 @@ class OnlineLoop:
 
     def _end_of_day(self, each: Pass) -> None:
         """Rows decay, and those that are not worth their memory are evicted; what is left is published."""
-        tables = self._tables(with_accessor=True)
+        tables_of_days = aging.aging_tables(self._trainer)
+        tables = {**tables_of_days.counted, **tables_of_days.expiring}
         if tables:
-            self._peers.meet()
-            client = self._trainer.context.job.client
-            gone = sum([client.shrink(number) for number in tables.values()]) if self._peers.is_first else 0
-            self._peers.tell({}, "shrunk")
+            has_servers = self._trainer.run.group.strategy is not None
+            gone = aging.end_days(1, tables.values(), self._trainer.context, has_servers=has_servers)
             self._reporter.info(f"{each.day} is over: {gone:,} rows are not worth keeping any more")
             self._reporter.event("day", day=each.day, evicted=gone)
         self._saver.publish(Model(kind=PublishKind.BASE, day=each.day, number=each.number))
-        if tables:
+        if tables_of_days.counted:
             if self._runner.inference is None:
                 self._note("rows do not grow older: delete_after_unseen_days needs save_inference_path")
             self._saver.publish(Model(kind=PublishKind.BATCH, day=each.day, number=each.number))
@@ -191,16 +191,10 @@ class OnlineLoop:
 
     # ---- tables
 
-    def _tables(self, *, with_accessor: bool) -> dict[str, int]:
-        """The numbers of embedding tables, by their names."""
-        return {
-            name: table.number
-            for name, table in self._trainer.engines.tables().items()
-            if isinstance(table.spec, SparseTable) and (table.spec.accessor is not None) is with_accessor
-        }
-
     def _note_whole_tables(self) -> None:
-        plain = self._tables(with_accessor=False)
+        counted = aging.aging_tables(self._trainer).counted
+        spec_of = self._trainer.engines.tables().items()
+        plain = [name for name, table in spec_of if isinstance(table.spec, SparseTable) and name not in counted]
         if plain and self._runner.inference:
             self._note(
                 f"a delta has all rows of {', '.join(plain)}: which have changed is known of tables that table_parameters names"

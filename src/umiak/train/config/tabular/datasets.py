@@ -10,16 +10,16 @@ from umiak.core.value import replace
 from umiak.schema.yaml_tree import Section
 from umiak.train.config.paddlerec.directory import is_dygraph
 from umiak.train.config.slots import DenseSlot, SlotFeature
-from umiak.train.config.values import DatasetType, Slots
+from umiak.train.config.values import DatasetType, RunnerClass, Slots
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Sequence
 
     from umiak.schema.features.section import FeatureSection
     from umiak.schema.findings import Findings
     from umiak.schema.sections import Said
-    from umiak.train.config.values import Dataset, Phase
+    from umiak.train.config.values import Dataset, Phase, Runner
 
 KEYS = ("bad_rows", "rows_before", "rows_after", "rows_share", "column_names", "quoted_newlines")
 """Keys that mean something for tables only."""
@@ -70,22 +70,41 @@ def dataset(made: Dataset, section: FeatureSection, said: Said, findings: Findin
     )
 
 
-def check_models(
-    there: Sequence[Dataset], phases: Sequence[Phase], old: Collection[str], top: Said, findings: Findings
+def check_use(
+    there: Sequence[Dataset],
+    phases: Sequence[Phase],
+    runners: Sequence[Runner],
+    old: Sequence[Phase],
+    top: Said,
+    findings: Findings,
 ) -> None:
     """Features are for models of our own form: those of PaddleRec take what their readers give."""
+    _check_days(there, runners, top, findings)
+    old_models = {each.model for each in old}
     tabular = {each.name for each in there if each.features is not None}
     asked = top.node("retrieval")
     if isinstance(asked, Section) and asked.entries and there and not tabular:
         what = "retrieval: no dataset is a table: all of them have slots, or a reader class"
         findings.problem("UM-CONFIG-022", top.key_place("retrieval"), what, hint="leave the slots out of one")
     for phase in phases:
-        if phase.dataset_name in tabular and (phase.model in old or is_dygraph(phase.model)):
+        if phase.dataset_name in tabular and (phase.model in old_models or is_dygraph(phase.model)):
             what = f"phase {phase.name}: a model in PaddleRec's form, and data with features: {phase.model}"
             hint = (
                 "take a model of the zoo, or write one with umiak.models; PaddleRec's models read with a reader class"
             )
             findings.problem("UM-CONFIG-022", top.key_place("features"), what, hint=hint)
+
+
+def _check_days(there: Sequence[Dataset], runners: Sequence[Runner], top: Said, findings: Findings) -> None:
+    """Rows expire when days end, and they do in online learning alone."""
+    expiring = sorted(
+        {each.name for made in there if made.features is not None for each in made.features.fed if each.expire}
+    )
+    learning = [each for each in runners if each.kind is not RunnerClass.INFER]
+    if expiring and learning and all(each.online is None for each in learning):
+        what = f"features: no effect: `expire` of {', '.join(expiring)}"
+        why = "a day ends in runners of class online_learning alone"
+        findings.warning("UM-CONFIG-018", top.key_place("features"), what, why=why)
 
 
 def slots(made: Dataset) -> Slots:
@@ -95,7 +114,12 @@ def slots(made: Dataset) -> Slots:
     weight = WEIGHT if section.weight is not None else None
     said = [
         SlotFeature(
-            name=each.name, dim=each.dim if each.name in section.own_dims else None, pooling=each.pooling or "sum"
+            name=each.name,
+            dim=each.dim if each.name in section.own_dims else None,
+            pooling=each.pooling or "sum",
+            table=each.table if each.admit or each.expire else "",
+            admit=each.admit,
+            expire=each.expire,
         )
         for each in section.fed
         if each.has_ids

@@ -115,7 +115,8 @@ class StreamArrivals:
         reaches = is_settled and passes.is_over(passes.after(position, spans), there, ends)
         if sum(span.count for span in spans) < self._least and waited_s < self._settings.wait_s and not reaches:
             return ArrivedMessages(state=state, lag=lag)
-        return ArrivedMessages(state=state.within(tuple([span.text for span in spans])), lag=lag)
+        today = time.strftime("%Y-%m-%d", time.gmtime(self._now()))
+        return ArrivedMessages(state=state.within(tuple([span.text for span in spans]), today), lag=lag)
 
     def _start(self, there: Sequence[PartitionBounds]) -> dict[int, int]:
         """Where a run begins that goes on from nothing."""

@@ -20,6 +20,7 @@ from umiak.train.reports import text as report_text
 from umiak.train.run.feeds import StopOrSave
 from umiak.train.run.stage_data import StageData
 from umiak.train.run.stage_loop import StagePlace, StopRequested
+from umiak.train.run.streams import aging
 from umiak.train.run.streams import stage as stages
 from umiak.train.run.streams import state as states
 from umiak.train.run.streams.arrivals import StreamArrivals
@@ -124,8 +125,9 @@ class StreamLoop:
         if self._is_over:
             return False
         while True:
+            before = self._state.day
             arrived = self._arrivals.wait(self._state, self._wanted)
-            self._turn_to(replace(arrived.state, spans=()))
+            self._turn_to(replace(arrived.state, spans=(), day=before))
             if arrived.wanted and self._unsaved is not None:
                 self._checkpoint()
             if arrived.wanted.stop:
@@ -135,9 +137,20 @@ class StreamLoop:
                 return False
             if arrived.state.spans:
                 self._turn_to(arrived.state)
+                self._end_days(aging.days_between(before, arrived.state.day))
                 self._trainer.stages[0].turn_to(arrived.state.spans)
                 self._reporter.event("stream", **{"pass": epoch + 1, "spans": [*arrived.state.spans]})
                 return True
+
+    def _end_days(self, passed: int) -> None:
+        """Rows that expire grow older with the days on which passes begin."""
+        trainer = self._trainer
+        numbers = aging.aging_tables(trainer).expiring.values() if passed else ()
+        if numbers:
+            gone = aging.end_days(passed, numbers, trainer.context, has_servers=trainer.run.group.strategy is not None)
+            said = "a day is over" if passed == 1 else f"{passed} days are over"
+            self._reporter.info(f"{said}: {gone:,} rows have expired")
+            self._reporter.event("day", days=passed, evicted=gone)
 
     def _wanted(self) -> StopOrSave:
         """A checkpoint that is due is worth nothing if nothing was learned since the last one."""

@@ -22,6 +22,8 @@ class StreamState:
     """By partition, in decimal digits: where the next pass begins."""
     spans: tuple[str, ...] = ()
     """The pass that is trained on now; none: it is between two."""
+    day: str = ""
+    """The date (UTC) on which the last pass began: rows of tables grow older from day to day."""
     ends: dict[str, int] | None = None
     """Where training ends, once that is known."""
 
@@ -33,9 +35,9 @@ class StreamState:
     def limits(self) -> dict[int, int] | None:
         return None if self.ends is None else {int(partition): offset for partition, offset in self.ends.items()}
 
-    def within(self, spans: tuple[str, ...]) -> StreamState:
-        """The same with a pass that begins."""
-        return replace(self, spans=spans)
+    def within(self, spans: tuple[str, ...], day: str) -> StreamState:
+        """The same with a pass that begins on this day."""
+        return replace(self, spans=spans, day=day)
 
     def behind(self) -> StreamState:
         """The same when that pass is over."""
