@@ -6,6 +6,8 @@
 
 use std::io::Write;
 
+use super::moments;
+
 /// Parts of a second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
@@ -71,6 +73,14 @@ pub fn number(text: &[u8]) -> Numeric {
             Some(truth) => Numeric::Number(f64::from(u8::from(truth))),
             None => Numeric::Not,
         },
+    }
+}
+
+/// The same; dates and times as seconds since 1970, as columns of these types are.
+pub fn number_or_moment(text: &[u8]) -> Numeric {
+    match number(text) {
+        Numeric::Not => moments::seconds(trimmed(text)).map_or(Numeric::Not, Numeric::Number),
+        read => read,
     }
 }
 

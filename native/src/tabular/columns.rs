@@ -304,6 +304,7 @@ impl Filler {
                     let by = unit.per_second() as f64;
                     into.extend(from.iter().map(|&value| value as f64 / by));
                 }
+                Kind::Date => into.extend(from.iter().map(|&days| days as f64 * 86_400.0)),
                 _ => into.extend(from.iter().map(|&value| value as f64)),
             },
             Raw::Floats32(from) => into.extend(from.iter().map(|&value| f64::from(value))),
@@ -319,7 +320,7 @@ impl Filler {
                         self.scratch = text;
                         continue;
                     }
-                    let read = if self.is_missing(word) { Numeric::Missing } else { canon::number(word) };
+                    let read = if self.is_missing(word) { Numeric::Missing } else { canon::number_or_moment(word) };
                     into.push(match read {
                         Numeric::Number(number) => number,
                         Numeric::Missing => f64::NAN,

@@ -3,6 +3,7 @@
 //! ```text
 //! ranges    a file, or what lies behind a URL: pieces of it by their place
 //! canon     the canonical text of a value, and numbers out of texts
+//! moments   dates and times out of texts
 //! columns   what is asked of a column, and what is read: ids, numbers or values, missing ones, lists
 //! batches   rows that follow one another, without those with bad values
 //! parquet   footers, pages and encodings
@@ -24,6 +25,7 @@ pub mod csv;
 pub mod fault;
 mod json;
 pub mod lines;
+mod moments;
 pub mod parquet;
 pub mod ranges;
 pub mod scan;

@@ -18,7 +18,7 @@ from umiak.cli import main as cli
 from umiak.core.problem import UmiakError
 from umiak.core.value import replace
 from umiak.train.config import layouts, load
-from umiak.train.drafting import writing
+from umiak.train.drafting import guessing, writing
 from umiak.train.drafting.program import NewConfig, NewRequest, new
 
 ROWS = 400
@@ -343,3 +343,40 @@ def test_the_command_says_what_it_did(tmp_path: Path, capsys: pytest.CaptureFixt
     said = capsys.readouterr().err
     assert "no directory is named" in said
     assert "--data is missing" in said
+
+
+# ---- what people have in CSV
+
+
+def test_times_in_texts_divide_the_rows(tmp_path: Path) -> None:
+    moments = [f"2026-01-{1 + number // 40:02d} {number % 24:02d}:30:00" for number in range(400)]
+    days = [each[:10] for each in moments]
+    odd = [*moments[:300], *["yesterday"] * 100]
+    made = drafted(tmp_path, {**columns(400), "seen_at": days, "time": moments, "word": odd}, name="t.csv")  # type: ignore[dict-item]
+    assert made.draft.time == "seen_at"
+    assert left_out(made) == {"seen_at": "it is the time of a row", "time": "it is another time"}
+    assert kinds(made)["word"] == "id"
+    config = is_right(made).config
+    assert config is not None
+    border = dt.datetime(2026, 1, 9, 2, 24, tzinfo=dt.timezone.utc).timestamp()
+    assert config.dataset("train").rows_before == config.dataset("evaluate").rows_after == border
+
+
+def test_texts_that_are_others_in_each_row_are_left_out_where_all_rows_were_seen(tmp_path: Path) -> None:
+    prices = [f"${number}.50" for number in range(400)]
+    made = drafted(tmp_path, {**columns(400), "cost": prices}, name="t.csv")  # type: ignore[dict-item]
+    assert "others in each row" in left_out(made)["cost"]
+    assert guessing.drafted(made.seen.columns, "click").features[-1].name == "cost", "of a sample nothing is known"
+
+
+def test_infinite_numbers_are_clipped(tmp_path: Path) -> None:
+    numbers = [float(number) if number % 7 else float("inf") for number in range(400)]
+    made = drafted(tmp_path, {**columns(400), "x": numbers})
+    assert "{name: x, kind: number, transform: [{clip: [1.0, 398.0]}, zscore]}" in Path(made.path).read_text()
+    is_right(made)
+
+
+def test_a_label_of_a_usual_name_that_can_not_be_one_is_told(tmp_path: Path) -> None:
+    answers = ["no", "yes"] * 200
+    said = trouble(lambda: drafted(tmp_path, {**columns(400), "click": answers}, label=None))  # type: ignore[dict-item]
+    assert "click can't be: it is text" in said

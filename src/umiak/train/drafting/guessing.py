@@ -59,6 +59,10 @@ class ColumnLook:
     median: float = 0.0
     is_whole: bool = False
     """Whether its numbers have no fractions."""
+    infinite: int = 0
+    """Numbers that are."""
+    are_moments: bool = False
+    """Whether its texts are days or moments, as ISO 8601 has them."""
     alike: str | None = None
     """Of a list, the column that has the same values."""
 
@@ -77,7 +81,8 @@ class ColumnLook:
     @property
     def are_times(self) -> bool:
         """Whether all its values are days or moments."""
-        return bool(self.kinds) and all(kind == "date" or kind.startswith("timestamp") for kind in self.kinds)
+        of_type = bool(self.kinds) and all(kind == "date" or kind.startswith("timestamp") for kind in self.kinds)
+        return of_type or self.are_moments
 
 
 @value
@@ -109,8 +114,8 @@ class Draft:
     warnings: tuple[str, ...] = ()
 
 
-def drafted(columns: Sequence[ColumnLook], label: str | None) -> Draft:
-    """All of it. UmiakError if there is no label that can be learned."""
+def drafted(columns: Sequence[ColumnLook], label: str | None, *, are_all: bool = False) -> Draft:
+    """All of it; ``are_all``: every row was looked at. UmiakError if there is no label that can be learned."""
     target = _label(columns, label)
     time = next((each for each in columns if each is not target and _is_time(each)), None)
     features: list[Guess] = []
@@ -119,7 +124,7 @@ def drafted(columns: Sequence[ColumnLook], label: str | None) -> Draft:
     for each in columns:
         if each is target:
             continue
-        found = _guessed(each, is_time=each is time)
+        found = _guessed(each, is_time=each is time, are_all=are_all)
         (features if found.kind else left_out).append(found)
     if target.low == target.high:
         warnings.append(
@@ -137,7 +142,7 @@ def drafted(columns: Sequence[ColumnLook], label: str | None) -> Draft:
         left_out=tuple(left_out),
         time=time.name if time else None,
         time_range=(time.low, time.high) if time and time.high > time.low else None,
-        time_kind=time.kinds[0] if time else "",
+        time_kind="timestamp" if time and time.are_moments else time.kinds[0] if time else "",
         group=_group(features),
         positives=target.mean,
         warnings=tuple(warnings),
@@ -152,7 +157,9 @@ def _label(columns: Sequence[ColumnLook], said: str | None) -> ColumnLook:
         if found is None:
             two = [each.name for each in columns if not _why_no_label(each) and (each.low, each.high) == (0.0, 1.0)]
             hint = f"`--label {two[0]}`" if two else choices("", names[:20])
-            raise UmiakError.of("UM-NEW-004", "nothing says which column is the label", hint=hint)
+            near = [(each.name, _why_no_label(each)) for each in columns if each.name.lower() in LABELS]
+            why = "; ".join(f"{name} can't be: {because}" for name, because in near) or None
+            raise UmiakError.of("UM-NEW-004", "nothing says which column is the label", why=why, hint=hint)
         return found
     chosen = next((each for each in columns if each.name == said), None)
     if chosen is None:
@@ -186,7 +193,7 @@ def _is_time(column: ColumnLook) -> bool:
     return column.are_numbers and scaled and bool(TIMES.search(column.name.lower()))
 
 
-def _guessed(column: ColumnLook, *, is_time: bool) -> Guess:
+def _guessed(column: ColumnLook, *, is_time: bool, are_all: bool) -> Guess:
     name = column.name
     if column.refused:
         return Guess(name=name, why=column.refused)
@@ -205,6 +212,9 @@ def _guessed(column: ColumnLook, *, is_time: bool) -> Guess:
         return Guess(name=name, why="it has another value in each row")
     if column.are_times:
         return Guess(name=name, why="it is another time")
+    if is_unique and are_all and column.kinds == ("text",):
+        why = "its texts are others in each row, so as ids they say nothing; a price or a share is a number if it is written as one, 1234.5"
+        return Guess(name=name, why=why)
     return _of_scalar(column)
 
 
@@ -222,12 +232,15 @@ def _of_scalar(column: ColumnLook) -> Guess:
     if column.is_whole and column.high >= 2**31 and column.distinct > ALL_DIFFERENT * column.values / 2:
         return Guess(name=name, kind="id", keys=keys, why=f"large integers; {many}{_missing(column)}")
     skewed = column.low >= 0.0 and column.high > 10.0 and column.mean > SKEWED * max(column.median, 0.25)
-    transform = "[log1p, zscore]" if skewed else "zscore"
+    steps = ["log1p", "zscore"] if skewed else ["zscore"]
+    if column.infinite:
+        steps.insert(0, f"{{clip: [{column.low!r}, {column.high!r}]}}")
+    transform = steps[0] if len(steps) == 1 else f"[{', '.join(steps)}]"
     return Guess(
         name=name,
         kind="number",
         keys=(("missing", "mean"), ("transform", transform)) if column.missing else (("transform", transform),),
-        why=f"{span}{'; most are small' if skewed else ''}{_missing(column)}",
+        why=f"{span}{'; most are small' if skewed else ''}{_missing(column)}{'; infinite ones are clipped' if column.infinite else ''}",
     )
 
 

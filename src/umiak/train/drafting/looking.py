@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 
@@ -17,6 +17,8 @@ MOST_FILES = 8
 """So many files are looked into, among them the first and the last."""
 ROWS_PER_PIECE = 2000
 """So many rows are read at the beginning, in the middle and at the end of a file."""
+FIRST_TEXTS = 100
+"""So many texts of a column are tried as days and moments."""
 END_BYTES = 1 << 18
 """The end of a text: times are there that are not at its beginning."""
 PACKED_GROWTH = 4
@@ -53,7 +55,8 @@ def look_at(names: Sequence[str], reading: TextReading) -> TablesLook:
         raise UmiakError.of("UM-NEW-001", what, hint="a config is made from tables that have rows")
     seen = [piece for own in pieces for piece in own]
     estimates = [_rows_in_all(table, own) for table, own in zip(filled, pieces, strict=True)]
-    columns = [_column(column.name, filled, seen) for column in filled[0].columns]
+    moments = set.intersection(*(_moments(table) for table in filled))
+    columns = [_column(column.name, filled, seen, moments) for column in filled[0].columns]
     return TablesLook(
         columns=tuple(_with_overlaps(columns, seen)),
         files=len(names),
@@ -85,15 +88,30 @@ def _pieces(table: TableFile) -> list[Piece]:
     """Some rows of a table."""
     readable = [column for column in table.columns if column.refused is None and not _twice(table, column.name)]
     ids = {column.name: "ids[]" if column.is_list else "ids" for column in readable}
+    moments = _moments(table)
     numbers = {
         column.name: "numbers[]" if column.is_list else "numbers" for column in readable if is_number(column.kind)
     }
     made = []
     for part in _parts(table) if ids else ():
         first, values = _batch(part, ids), _batch(part, numbers)
+        for name in sorted(moments):  # each by itself: a row with a text that is none is left out
+            values |= _batch(part, {name: "numbers"})
         if first:
             made.append({name: (column, values.get(name)) for name, column in first.items()})
     return made
+
+
+def _moments(table: TableFile) -> set[str]:
+    """Columns of texts whose first ones are all days or moments."""
+    found = set()
+    for column in table.columns:
+        if column.kind == "text" and not column.is_list and not column.refused and not _twice(table, column.name):
+            texts = TableReader((_parts(table)[0],), {column.name: "numbers"}, batch_rows=FIRST_TEXTS, bad_rows=1.0)
+            batch = next(iter(texts), None)
+            if batch is not None and not batch.bad and not batch.columns[column.name].missing.all():
+                found.add(column.name)
+    return found
 
 
 def _parts(table: TableFile) -> list[TablePart]:
@@ -163,7 +181,7 @@ def is_number(kind: str) -> bool:
     )
 
 
-def _column(name: str, tables: Sequence[TableFile], seen: Sequence[Piece]) -> ColumnLook:
+def _column(name: str, tables: Sequence[TableFile], seen: Sequence[Piece], moments: Collection[str]) -> ColumnLook:
     """What all tables say about a column."""
     said = [column for table in tables for column in table.columns if column.name == name]
     kinds = tuple(dict.fromkeys(column.kind for column in said if column.kind != "empty"))
@@ -180,6 +198,7 @@ def _column(name: str, tables: Sequence[TableFile], seen: Sequence[Piece]) -> Co
     lengths = [np.diff(ids.offsets) for ids, _ in found if ids.offsets is not None]
     numbers = [values.values[~values.missing] for _, values in found if values is not None]
     known = np.concatenate(numbers) if len(numbers) == len(found) else np.zeros(0)
+    infinite = int(np.isinf(known).sum())
     known = known[np.isfinite(known)]
     rows = sum(len(ids.offsets) - 1 if ids.offsets is not None else len(ids.missing) for ids, _ in found)
     empty = sum(
@@ -192,6 +211,8 @@ def _column(name: str, tables: Sequence[TableFile], seen: Sequence[Piece]) -> Co
         missing=empty,
         values=sum(map(len, here)),
         distinct=len(np.unique(np.concatenate(here))),
+        infinite=infinite,
+        are_moments=name in moments and sum(map(len, numbers)) == sum(map(len, here)),
         lengths=(int(np.concatenate(lengths).min()), int(np.concatenate(lengths).max())) if lengths else (),
     )
     if not known.size:

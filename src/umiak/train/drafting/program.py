@@ -44,7 +44,7 @@ def new(asked: NewRequest) -> NewConfig:
         raise UmiakError.of("UM-NEW-005", what, hint="choose another name, or move it away: nothing is overwritten")
     names = checking.names_of([asked.data])
     seen = looking.look_at(names, TextReading(names=asked.column_names or None))
-    draft = guessing.drafted(seen.columns, asked.label)
+    draft = guessing.drafted(seen.columns, asked.label, are_all=seen.rows >= seen.rows_in_all)
     facts = writing.DataFacts(
         named=asked.data,
         path=_from(asked.directory, asked.data),
