@@ -71,7 +71,7 @@ class Table:
     @learning_rate.setter
     def learning_rate(self, value: float) -> None: ...
     def shrink(self) -> int:
-        """With an accessor: a day passes; returns how many rows were removed."""
+        """A day passes for rows with an accessor, and for those that expire; returns how many were removed."""
 
     def __len__(self) -> int: ...
     def memory(self) -> dict[str, int]:
@@ -868,6 +868,9 @@ def feature_ranges(numbers: _Numbers, boundaries: _Numbers) -> _Ids:
 def feature_number_ids(numbers: _Numbers) -> tuple[_Ids, _States]:
     """The hashes of numbers' canonical texts, and which of them are missing: NaN."""
 
+def feature_text_ids(offsets: NDArray[np.int64], texts: NDArray[np.uint8], missing: _States) -> _Ids:
+    """The ids of texts that lie end to end: their hashes, and 0 where nothing is there."""
+
 def feature_crossed(parts: Sequence[tuple[_Ids, _States]]) -> tuple[_Ids, _States]:
     """XXH64 of the parts' ids in order, eight bytes each with the lowest first, 0 where missing; missing where all parts are."""
 
@@ -903,6 +906,12 @@ class WordCounts:
         """The canonical texts of numbers. NaN is missing."""
 
     def merge(self, other: WordCounts) -> None: ...
+    def packed(self, most: int) -> list[builtins.bytes]:
+        """As bytes, for another process to `take`, in pieces of about so many bytes."""
+
+    def take(self, packed: builtins.bytes) -> None:
+        """Merge what was packed. ValueError if it is not whole."""
+
     def __len__(self) -> int: ...
     @property
     def bytes(self) -> int:
@@ -920,6 +929,12 @@ class NumberSketch:
         """NaN is missing."""
 
     def merge(self, other: NumberSketch) -> None: ...
+    def packed(self) -> builtins.bytes:
+        """As bytes, for another process to `take`."""
+
+    def take(self, packed: builtins.bytes) -> None:
+        """Merge what was packed. ValueError if it is not whole."""
+
     @property
     def counts(self) -> tuple[int, int, int, float, float]:
         """How many numbers, missing ones and infinite ones there are, the lowest and the highest number."""

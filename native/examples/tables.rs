@@ -42,6 +42,7 @@ fn measure(name: &str, optimizer: Optimizer, rows: u64, rounds: usize) {
     let sharding = Sharding::new(256).expect("a power of two");
     let spec = SparseSpec {
         every_row: false,
+        expire: None,
         dim: DIM,
         seed: 1,
         init: Init::Uniform { low: -0.1, high: 0.1 },

@@ -122,6 +122,42 @@ impl NumberSketch {
         }
     }
 
+    /// As bytes that `unpacked` reads.
+    pub fn packed(&self) -> Vec<u8> {
+        let values = self.values.iter().flatten();
+        let mut out = vec![u8::from(self.values.is_some()), u8::from(self.in_cells)];
+        for number in [self.count, self.missing, self.infinite, self.minimum.to_bits(), self.maximum.to_bits()] {
+            out.extend(number.to_le_bytes());
+        }
+        out.extend((self.sums.len() as u64).to_le_bytes());
+        for (exponent, sums) in &self.sums {
+            out.extend(exponent.to_le_bytes());
+            out.extend(sums.sum.to_le_bytes());
+            [sums.high, sums.middle, sums.low].iter().for_each(|part| out.extend(part.to_le_bytes()));
+        }
+        values.for_each(|(key, count)| [key, count].iter().for_each(|number| out.extend(number.to_le_bytes())));
+        out
+    }
+
+    /// The sketch that was packed. `None`: it is not whole.
+    pub fn unpacked(packed: &[u8]) -> Option<Self> {
+        let (&[quantiles, in_cells], mut rest) = packed.split_first_chunk()?;
+        let mut made = Self { in_cells: in_cells == 1, ..Self::new(quantiles == 1) };
+        (made.count, made.missing, made.infinite) = (word(&mut rest)?, word(&mut rest)?, word(&mut rest)?);
+        (made.minimum, made.maximum) = (f64::from_bits(word(&mut rest)?), f64::from_bits(word(&mut rest)?));
+        for _ in 0..word(&mut rest)? {
+            let exponent = i32::from_le_bytes(bytes(&mut rest)?);
+            let sum = i128::from_le_bytes(bytes(&mut rest)?);
+            let mut part = || Some(u128::from_le_bytes(bytes(&mut rest)?));
+            made.sums.insert(exponent, Sums { sum, high: part()?, middle: part()?, low: part()? });
+        }
+        while !rest.is_empty() {
+            let (key, count) = (word(&mut rest)?, word(&mut rest)?);
+            made.values.as_mut()?.insert(key, count);
+        }
+        Some(made)
+    }
+
     /// Values with their counts, in ascending order; of a cell the number in its middle.
     pub fn values(&self) -> Vec<(f64, u64)> {
         let mut found: Vec<(u64, u64)> = self.values.iter().flatten().map(|(&key, &count)| (key, count)).collect();
@@ -132,6 +168,16 @@ impl NumberSketch {
         };
         found.into_iter().map(|(key, count)| (number(key), count)).collect()
     }
+}
+
+fn bytes<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
+    let (first, behind) = rest.split_first_chunk()?;
+    *rest = behind;
+    Some(*first)
+}
+
+fn word(rest: &mut &[u8]) -> Option<u64> {
+    bytes(rest).map(u64::from_le_bytes)
 }
 
 /// A finite number's size as a whole number and the exponent of two that it is a multiple of.
@@ -172,7 +218,9 @@ mod tests {
         for piece in numbers.chunks(30_000).rev() {
             let mut one = NumberSketch::new(true);
             one.add(piece);
-            merged.merge(&one);
+            let sent = NumberSketch::unpacked(&one.packed()).unwrap();
+            assert!(NumberSketch::unpacked(&one.packed()[..100]).is_none());
+            merged.merge(&sent);
         }
         assert!(whole.in_cells);
         assert_eq!(whole.values(), merged.values());

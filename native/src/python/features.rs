@@ -16,6 +16,7 @@ use crate::poison::Unpoisoned;
 use crate::tabular::batches::{Place, without_bad};
 use crate::tabular::canon;
 use crate::tabular::columns::{Asked, Column, Filler, Kind, Raw, Want};
+use crate::xxhash::xxh64;
 
 type Ids<'py> = PyReadonlyArray1<'py, u64>;
 type States<'py> = PyReadonlyArray1<'py, bool>;
@@ -73,6 +74,26 @@ fn feature_number_ids<'py>(py: Python<'py>, numbers: Numbers<'py>) -> PyResult<(
     let numbers = numbers.as_slice()?;
     let (ids, missing) = py.detach(|| ids::of_numbers(numbers));
     Ok((ids.into_pyarray(py), missing.into_pyarray(py)))
+}
+
+/// The ids of texts that lie end to end: their hashes, and 0 where nothing is there.
+#[pyfunction]
+fn feature_text_ids<'py>(
+    py: Python<'py>,
+    offsets: PyReadonlyArray1<'py, i64>,
+    texts: PyReadonlyArray1<'py, u8>,
+    missing: States<'py>,
+) -> PyResult<NewIds<'py>> {
+    let (offsets, bytes, missing) = (offsets.as_slice()?, texts.as_slice()?, missing.as_slice()?);
+    same_length(offsets.len().saturating_sub(1), missing.len())?;
+    let id = |(pair, &missing): (&[i64], &bool)| {
+        let place = usize::try_from(pair[0]).ok().zip(usize::try_from(pair[1]).ok());
+        let text = place.and_then(|(start, end)| bytes.get(start..end))?;
+        Some(if missing { 0 } else { xxh64(text, 0) })
+    };
+    let ids: Option<Vec<u64>> = py.detach(|| offsets.windows(2).zip(missing).map(id).collect());
+    let ids = ids.ok_or_else(|| PyValueError::new_err("a text beyond the end of the bytes"))?;
+    Ok(ids.into_pyarray(py))
 }
 
 /// The hash of several columns' ids, and which of them are missing.
@@ -207,6 +228,19 @@ impl WordCounts {
         }
     }
 
+    /// As bytes, for another process to `take`, in pieces of about so many bytes.
+    fn packed<'py>(&self, py: Python<'py>, most: usize) -> PyResult<Bound<'py, PyList>> {
+        let pieces = py.detach(|| self.counts.lock().unpoisoned().packed(most));
+        PyList::new(py, pieces.iter().map(|piece| PyBytes::new(py, piece)))
+    }
+
+    fn take(&self, py: Python<'_>, packed: &[u8]) -> PyResult<()> {
+        match py.detach(|| self.counts.lock().unpoisoned().take(packed)) {
+            true => Ok(()),
+            false => Err(PyValueError::new_err("words that are not whole")),
+        }
+    }
+
     fn __len__(&self) -> usize {
         self.counts.lock().unpoisoned().len()
     }
@@ -251,6 +285,18 @@ impl NumberSketch {
         if !std::ptr::eq(self, other) {
             py.detach(|| self.sketch.lock().unpoisoned().merge(&other.sketch.lock().unpoisoned()));
         }
+    }
+
+    /// As bytes, for another process to `take`.
+    fn packed<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        let packed = py.detach(|| self.sketch.lock().unpoisoned().packed());
+        PyBytes::new(py, &packed)
+    }
+
+    fn take(&self, py: Python<'_>, packed: &[u8]) -> PyResult<()> {
+        let other = Sketch::unpacked(packed).ok_or_else(|| PyValueError::new_err("numbers that are not whole"))?;
+        py.detach(|| self.sketch.lock().unpoisoned().merge(&other));
+        Ok(())
     }
 
     /// How many numbers, missing ones and infinite ones there are, the lowest and the highest.
@@ -397,6 +443,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(feature_buckets, module)?)?;
     module.add_function(wrap_pyfunction!(feature_ranges, module)?)?;
     module.add_function(wrap_pyfunction!(feature_number_ids, module)?)?;
+    module.add_function(wrap_pyfunction!(feature_text_ids, module)?)?;
     module.add_function(wrap_pyfunction!(feature_crossed, module)?)?;
     module.add_function(wrap_pyfunction!(feature_ends, module)?)?;
     module.add_function(wrap_pyfunction!(feature_transformed, module)?)?;

@@ -13,6 +13,7 @@ import pytest
 from umiak.core.problem import UmiakError
 from umiak.data import features, stable_hash, tables
 from umiak.data.features.lock import escaped, unescaped
+from umiak.data.features.row_choice import RowChoice
 from umiak.schema.features import reading
 
 CONFIG = """features:
@@ -77,11 +78,11 @@ def test_rows_of_other_times_are_not_fitted_to(tmp_path: Path) -> None:
         whole, smaller = (tables.parts([tables.look(tmp_path / f"{name}.parquet")]) for name in ("whole", "less"))
         if not kept:
             with pytest.raises(UmiakError, match="has no values to be fitted to"):
-                features.fit(own, whole, between=(after, before))
+                features.fit(own, whole, chosen=RowChoice(after=after, before=before))
             continue
         expected = features.fit(own, smaller)
         for threads in (1, 3):
-            found = features.fit(own, whole, between=(after, before), threads=threads)
+            found = features.fit(own, whole, chosen=RowChoice(after=after, before=before), threads=threads)
             assert found == expected
             assert found.sha256 == expected.sha256
 
@@ -201,10 +202,14 @@ def test_a_request_that_is_wrong_says_why(row: object, words: str, tmp_path: Pat
 def test_a_table_that_is_wrong_says_where(tmp_path: Path) -> None:
     transform = features.FeatureTransform(features.fit(section(tmp_path), some(tmp_path, ["a", "a"])))
     flat = parts(tmp_path, word=["a"], price=[1.0], hist=[1], pair=[[1.0, 2.0]], click=[1])
-    with pytest.raises(UmiakError, match=r"part 0, rows from 0 on: column 'hist' of feature hist: lists are expected"):
+    with pytest.raises(
+        UmiakError, match=r"row group 0, rows from 0 on: column 'hist' of feature hist: lists are expected"
+    ):
         transform.batch(next(tables.TableReader(flat, transform.wanted())))
     no_label = parts(tmp_path, word=["a", "b"], price=[1.0] * 2, hist=[[1]] * 2, pair=[[1.0, 2.0]] * 2, click=[1, None])
-    with pytest.raises(UmiakError, match=r"the label click is missing or infinite: row 1"):
+    with pytest.raises(
+        UmiakError, match=r"t.parquet: row group 0, rows from 0 on: the label click is missing: row 1 of these"
+    ):
         transform.batch(next(tables.TableReader(no_label, transform.wanted())))
     without = tables.TableReader(no_label, transform.wanted(labels=False))
     assert transform.batch(next(without), labels=False).labels == {}

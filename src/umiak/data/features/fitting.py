@@ -10,8 +10,6 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-import numpy as np
-
 from umiak.core.problem import Problem, UmiakError
 from umiak.core.value import value
 from umiak.data.features.lock import (
@@ -23,12 +21,13 @@ from umiak.data.features.lock import (
     tables_of,
 )
 from umiak.data.features.lock_files import given_vocabularies
+from umiak.data.features.row_choice import RowChoice
 from umiak.data.features.sketches import MEMORY_BYTES, WRONG, NumberFacts, Sketch, facts_of, quantiles_of
-from umiak.data.tables import TableBatch, TablePart, TableReader, share
+from umiak.data.tables import TablePart, TableReader, share
 from umiak.schema.features.section import Feature, FeatureKind, FeatureSection, Fill, Numbering
 
 BATCH_ROWS = 16_384
-Times = tuple[float | None, float | None]
+ALL_ROWS = RowChoice()
 
 
 @value
@@ -49,14 +48,14 @@ def fit(
     threads: int = 1,
     bad_rows: float = 0.0,
     memory_bytes: int = MEMORY_BYTES,
-    between: Times = (None, None),
+    chosen: RowChoice = ALL_ROWS,
     told: Callable[[FitProgress], None] | None = None,
 ) -> FeatureLock:
-    """The lock of a section for the rows of these parts, or those of a time from the first of ``between`` on and before the second.
+    """The lock of a section for those rows of these parts that are ``chosen``.
 
     ``told`` hears of progress, in any thread, one call at a time.
     """
-    return lock_of(sketched(section, parts, threads, bad_rows, memory_bytes, between, told), previous)
+    return lock_of(sketched(section, parts, threads, bad_rows, memory_bytes, chosen, told), previous)
 
 
 def sketched(
@@ -65,16 +64,29 @@ def sketched(
     threads: int = 1,
     bad_rows: float = 0.0,
     memory_bytes: int = MEMORY_BYTES,
-    between: Times = (None, None),
+    chosen: RowChoice = ALL_ROWS,
     told: Callable[[FitProgress], None] | None = None,
 ) -> Sketch:
     """One pass. Each thread has parts of its own; what they found is merged, which is the same in any order."""
-    heard = _Told(sum(part.weight for part in parts), told)
-    shares = [mine for number in range(threads) if (mine := share(parts, number, threads))]
+    shares = [share(parts, number, threads) for number in range(threads)]
+    return sketched_side_by_side(section, shares, bad_rows, memory_bytes, chosen, told)
+
+
+def sketched_side_by_side(
+    section: FeatureSection,
+    divided: Sequence[Sequence[TablePart]],
+    bad_rows: float = 0.0,
+    memory_bytes: int = MEMORY_BYTES,
+    chosen: RowChoice = ALL_ROWS,
+    told: Callable[[FitProgress], None] | None = None,
+) -> Sketch:
+    """The same with a thread for each of these parts of the data."""
+    shares = [mine for mine in divided if mine]
+    heard = _Told(sum(part.weight for mine in shares for part in mine), told)
     if len(shares) < 2:
-        return _pass(section, parts, bad_rows, memory_bytes, between, heard)
+        return _pass(section, shares[0] if shares else (), bad_rows, memory_bytes, chosen, heard)
     with ThreadPoolExecutor(len(shares)) as pool:
-        running = [pool.submit(_pass, section, mine, bad_rows, memory_bytes, between, heard) for mine in shares]
+        running = [pool.submit(_pass, section, mine, bad_rows, memory_bytes, chosen, heard) for mine in shares]
         try:
             whole = running[0].result()
             for each in running[1:]:
@@ -106,35 +118,23 @@ def _pass(
     parts: Sequence[TablePart],
     bad_rows: float,
     memory_bytes: int,
-    between: Times,
+    chosen: RowChoice,
     heard: _Told,
 ) -> Sketch:
     sketch = Sketch(section, memory_bytes)
-    time = section.time if between != (None, None) else None
-    wanted = sketch.wanted() if time is None else {**sketch.wanted(), time: "numbers"}
+    wanted = {**sketch.wanted(), **chosen.wanted(section)}
     reader = TableReader(parts, wanted, batch_rows=BATCH_ROWS, bad_rows=bad_rows)
     part = 0
     for batch in reader:
         done = sum(each.weight for each in parts[part : batch.part])
         part = batch.part
-        sketch.add(batch if time is None else _within(batch, time, between))
+        kept = chosen.kept(batch, section)
+        sketch.add(batch if kept is None else batch.taken(kept))
         heard.add(batch.rows, batch.bad, done)
         if heard.stopped:
             break
     heard.add(0, 0, sum(each.weight for each in parts[part:]))
     return sketch
-
-
-def _within(batch: TableBatch, time: str, between: Times) -> TableBatch:
-    """The rows of these times, as training takes them."""
-    after, before = between
-    times = batch.columns[time].values
-    kept = np.ones(batch.rows, np.bool_)
-    if after is not None:
-        kept &= times >= after
-    if before is not None:
-        kept &= times < before
-    return batch.taken(kept)
 
 
 def lock_of(sketch: Sketch, previous: FeatureLock | None = None) -> FeatureLock:

@@ -55,9 +55,7 @@ def write_lock(lock: FeatureLock, path: str) -> tuple[str, ...]:
         told["sha256"] = lock.sha256
         _write(path, (json.dumps(told, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode())
     except OSError as error:
-        hint = free_space("write it elsewhere") if error.errno in DISK_FULL else None
-        what = f"{path}: it can't be written: {error.strerror}"
-        raise UmiakError.refused("UM-DATA-121", what, hint=hint) from error
+        raise _not_written(path, error) from error
     return (*written, path)
 
 
@@ -112,6 +110,27 @@ def of_section(section: FeatureSection) -> FeatureLock:
 def _file_of(table: str, sha256: str) -> str:
     name = re.sub(r"[^A-Za-z0-9_-]+", "_", table)[:60]
     return f"features.{name}.{sha256[:16]}.vocab"
+
+
+def _not_written(path: str, error: OSError) -> UmiakError:
+    hint = free_space("write it elsewhere") if error.errno in DISK_FULL else None
+    return UmiakError.refused("UM-DATA-121", f"{path}: it can't be written: {error.strerror}", hint=hint)
+
+
+def files_of(path: str) -> tuple[str, ...]:
+    """All files of a lock, the vocabularies that it names first."""
+    told = _told(path)
+    directory = os.path.dirname(path)
+    named = [str(table["vocabulary"]["file"]) for table in told["tables"].values() if "vocabulary" in table]
+    return (*(os.path.join(directory, os.path.basename(name)) for name in named), path)
+
+
+def write_file(path: str, content: bytes) -> None:
+    """One of them, at once or not at all. UmiakError if it can't be written."""
+    try:
+        _write(path, content)
+    except OSError as error:
+        raise _not_written(path, error) from error
 
 
 def _write(path: str, content: bytes) -> None:

@@ -11,7 +11,9 @@ values are counted one by one, more in cells whose middle is at most 1/4096 of a
 
 from __future__ import annotations
 
+import json
 import math
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
 import numpy as np
@@ -71,8 +73,7 @@ class Sketch:
                 continue
             column = batch.columns[feature.column]
             _check(feature, column)
-            before = self.values.get(feature.name, (0, 0))
-            self.values[feature.name] = (before[0] + len(column.missing), before[1] + int(column.missing.sum()))
+            self._add_values(feature.name, len(column.missing), int(column.missing.sum()))
             if feature.kind is FeatureKind.NUMBER:
                 self._add_numbers(feature, column)
             elif _is_counted(feature):
@@ -105,9 +106,37 @@ class Sketch:
         for name, numbers in self.staged.items():
             numbers.merge(other.staged[name])
         for name, (values, missing) in other.values.items():
-            before = self.values.get(name, (0, 0))
-            self.values[name] = (before[0] + values, before[1] + missing)
+            self._add_values(name, values, missing)
         self._check_memory()
+
+    def packed(self, most: int) -> Iterator[tuple[list[str], bytes]]:
+        """All of it in pieces for another process to `take`; one of words has about ``most`` bytes. The first says rows and values alone."""
+        plain = {"rows": self.rows, "values": self.values}
+        yield ["plain"], json.dumps(plain).encode()
+        for table, words in self.words.items():
+            for piece in words.packed(most):
+                yield ["words", table], piece
+        for kind, sketches in (("raw", self.raw), ("staged", self.staged)):
+            for name, numbers in sketches.items():
+                yield [kind, name], numbers.packed()
+
+    def take(self, what: Sequence[str], piece: bytes) -> None:
+        """Take in a piece of another sketch of the same section."""
+        kind, *names = what
+        if kind == "plain":
+            told = json.loads(piece)
+            self.rows += int(told["rows"])
+            for name, (values, missing) in told["values"].items():
+                self._add_values(name, values, missing)
+        elif kind == "words":
+            self.words[names[0]].take(piece)
+        else:
+            (self.raw if kind == "raw" else self.staged)[names[0]].take(piece)
+        self._check_memory()
+
+    def _add_values(self, name: str, values: int, missing: int) -> None:
+        before = self.values.get(name, (0, 0))
+        self.values[name] = (before[0] + values, before[1] + missing)
 
     def _check_memory(self) -> None:
         most = max(self.words, key=lambda table: self.words[table].bytes, default=None)

@@ -72,7 +72,7 @@ class FeatureTransform:
 
     def batch(self, batch: TableBatch, *, labels: bool = True) -> FeatureBatch:
         """The rows of a batch of a table that was read as `wanted` says."""
-        where = f"part {batch.part}, rows from {batch.first} on"
+        where = f"{batch.place or f'part {batch.part}'}, rows from {batch.first} on"
         return self._made(batch.columns, batch.rows, where, labels)
 
     def rows(
@@ -158,6 +158,7 @@ def _whole(column: TableColumn, what: str, where: str) -> NDArray[np.float32]:
     numbers = _single(column, what, where).astype(np.float32)
     if not np.isfinite(numbers).all():
         row = int(np.flatnonzero(~np.isfinite(numbers))[0])
-        hint = "leave such rows out of the data: a label that is missing can't be learned"
-        raise UmiakError.of(WRONG, f"{where}: the {what} is missing or infinite: row {row} of these", hint=hint)
+        hint = f"leave such rows out of the data: where there is no {what.partition(' ')[0]}, nothing can be learned"
+        how = "infinite" if np.isinf(numbers[row]) else "missing"
+        raise UmiakError.of(WRONG, f"{where}: the {what} is {how}: row {row} of these, counted from 0", hint=hint)
     return numbers

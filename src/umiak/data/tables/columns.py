@@ -91,6 +91,8 @@ class TableBatch:
     columns: Mapping[str, TableColumn]
     bad: int = 0
     bad_examples: tuple[BadRow, ...] = ()
+    place: str = ""
+    """What of which file the part is, for messages."""
 
     @property
     def rows(self) -> int:
@@ -100,4 +102,4 @@ class TableBatch:
     def taken(self, rows: NDArray[np.bool_]) -> TableBatch:
         """Some of its rows; the bad ones were left out before."""
         columns = {name: column.taken(rows) for name, column in self.columns.items()}
-        return TableBatch(part=self.part, first=self.first, read=int(rows.sum()), columns=columns)
+        return TableBatch(part=self.part, first=self.first, read=int(rows.sum()), columns=columns, place=self.place)

@@ -113,7 +113,15 @@ class TableReader:
             raise too_many(self.bad, self._read, self._allowed, told[-1].message if told else "")
         named = {name: _column(found) for (name, _), found in zip(self._columns, columns, strict=True)}
         examples = tuple(_bad_row(each) for each in told)
-        return TableBatch(part=self._part, first=first, read=read, columns=named, bad=bad, bad_examples=examples)
+        return TableBatch(
+            part=self._part,
+            first=first,
+            read=read,
+            columns=named,
+            bad=bad,
+            bad_examples=examples,
+            place=_place(self._parts[self._part]),
+        )
 
     def _first(self) -> int:
         """The row that a part begins with."""
@@ -138,6 +146,12 @@ class TableReader:
         if not fits:
             what = "a position belongs to other parts, or a file has changed since"
             raise UmiakError.of("UM-DATA-003", what, hint="read from the beginning, or with the same files")
+
+
+def _place(part: TablePart) -> str:
+    if part.group is not None:
+        return f"{part.table.path}: row group {part.group}"
+    return part.table.path if not part.start else f"{part.table.path}: behind byte {part.start}"
 
 
 def _column(found: umiak_native._Column) -> TableColumn:

@@ -1,55 +1,49 @@
-"""The lock of a run's features: that of a checkpoint or beside the config; where there is none, the first trainer makes it in one pass over the data. An adapter."""
+"""The lock of a run's features: that of a checkpoint or beside the config; where there is none, all trainers make it in one pass over the data. An adapter."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from umiak.core.problem import UmiakError
-from umiak.train import reading
-from umiak.train.checkpoints import runs
+from umiak.data.features import lock_files
+from umiak.train.checkpoints import fitting_together, runs
 from umiak.train.reading.tables import locks
 
 if TYPE_CHECKING:
-    from umiak.core.json_types import JsonObject
     from umiak.data.features.lock import FeatureLock
     from umiak.schema.features.section import FeatureSection
+    from umiak.train.checkpoints.fitting_together import FittingPeers
     from umiak.train.plan.plan import Run
 
 
-class LockPeers(Protocol):
-    """What is asked of the other trainers: `umiak.train.run.peers`."""
-
-    world: int
-
-    @property
-    def is_first(self) -> bool: ...
-    def tell(self, message: JsonObject, name: str = "tell") -> list[JsonObject]: ...
-    def agree_on(self, text: str, name: str = "agree") -> list[str]: ...
-
-
 def prepared(
-    run: Run, config: str, checkpoint: str | None, peers: LockPeers, say: Callable[[str], None]
+    run: Run, config: str, checkpoint: str | None, peers: FittingPeers, say: Callable[[str], None]
 ) -> FeatureLock | None:
     """For training; ``checkpoint``: what it goes on from. None: the data is no tables. Every trainer calls it."""
     section = section_of(run)
     if section is None:
         return None
-    lock = _agreed(_trained(section, config, checkpoint) if checkpoint else locks.known(section, config), config, peers)
+    if checkpoint:
+        lock = _agreed(_trained(section, config, checkpoint), config, peers)
+    else:
+        lock = _shared(locks.known(section, config), section, config, peers)
     if lock is not None:
         return lock
-    if peers.is_first:
-        stage = next(stage for stage in run.stages if stage.dataset.features)
-        if stage.dataset.stream is not None and section.is_fitted:
-            what = f"dataset {stage.dataset.name} is a stream, and its features were not fitted: a stream is read once"
-            raise UmiakError.of(
-                "UM-DATA-121", what, hint=f"`umiak features fit -m {config} --data FILES`, to a day of it in files"
-            )
-        # The others wait: it may have as many cores as there are trainers, and the lock is the same with any number.
-        threads = max(stage.threads, min(peers.world, len(os.sched_getaffinity(0))))
-        locks.fit(stage.dataset, reading.find(stage.dataset), config, say, threads=threads)
-    peers.tell({}, "fitted")
+    stage = next(stage for stage in run.stages if stage.dataset.features)
+    if not section.is_fitted:
+        if peers.is_first:
+            locks.write(lock_files.of_section(section), os.path.dirname(config))
+        fitting_together.brought(os.path.dirname(config), peers)
+    elif stage.dataset.stream is not None:
+        what = f"dataset {stage.dataset.name} is a stream, and its features were not fitted: a stream is read once"
+        raise UmiakError.of(
+            "UM-DATA-121", what, hint=f"`umiak features fit -m {config} --data FILES`, to a day of it in files"
+        )
+    else:
+        node_data = run.group.node_data
+        fitting_together.fit(stage.dataset, config, peers, say, threads=max(1, stage.threads), node_data=node_data)
     lock = _agreed(locks.known(section, config), config, peers)
     if lock is None:
         raise _not_the_same(config)
@@ -87,10 +81,21 @@ def _trained(section: FeatureSection, config: str, checkpoint: str) -> FeatureLo
     return found
 
 
-def _agreed(lock: FeatureLock | None, config: str, peers: LockPeers) -> FeatureLock | None:
+def _agreed(lock: FeatureLock | None, config: str, peers: FittingPeers) -> FeatureLock | None:
     if len(set(peers.agree_on(lock.sha256 if lock else "", "lock"))) > 1:
         raise _not_the_same(config)
     return lock
+
+
+def _shared(lock: FeatureLock | None, section: FeatureSection, config: str, peers: FittingPeers) -> FeatureLock | None:
+    """The first trainer's is for those who see none."""
+    told = peers.agree_on(lock.sha256 if lock else "", "lock")
+    if len(set(told)) == 1:
+        return lock
+    if not told[0] or set(told) - {told[0], ""}:
+        raise _not_the_same(config)
+    fitting_together.brought(os.path.dirname(config), peers)
+    return _agreed(locks.known(section, config), config, peers)
 
 
 def _not_the_same(config: str) -> UmiakError:

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from umiak.core.problem import UmiakError
+from umiak.data.features.row_choice import hash_of_rows
 from umiak.train.engines.engine import ScoringEngine
 from umiak.train.metrics.grouped import UNIT
 from umiak.train.metrics.metric import NAN
 from umiak.train.metrics.retrieved import recalls
 from umiak.train.reading.batches import Arrays
 from umiak.train.reading.tables.catalogue import beside, taken
-from umiak.train.reading.tables.encoding import hash_of_rows
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -13,13 +13,14 @@ import numpy as np
 
 from umiak.core.problem import UmiakError
 from umiak.core.value import replace, value
+from umiak.data.features.row_choice import RowChoice
 from umiak.data.features.transform import FeatureTransform
 from umiak.data.tables import TableReader, look
 from umiak.data.tables.sources import parts
 from umiak.train.reading import finding
 from umiak.train.reading.batches import Arrays
 from umiak.train.reading.tables import looking
-from umiak.train.reading.tables.encoding import ChosenRows, FeatureEncoder
+from umiak.train.reading.tables.encoding import FeatureEncoder
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -64,7 +65,7 @@ def read(retrieval: Retrieval, lock: FeatureLock) -> Catalogue:
         ]
     )
     own = replace(section, features=features, labels={}, weight=None, group=None, time=None)
-    encoder = FeatureEncoder(FeatureTransform(replace(lock, section=own)), ChosenRows(), labels=False)
+    encoder = FeatureEncoder(FeatureTransform(replace(lock, section=own)), RowChoice(), labels=False)
     wanted = dict(encoder.wanted)
     if retrieval.weight is not None and wanted.setdefault(retrieval.weight, "numbers") != "numbers":
         what = f"retrieval: weight: the column {retrieval.weight} is read as ids by a feature"

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from umiak.core.value import value
 from umiak.data.features.transform import keys_of
 from umiak.schema.features.section import NumberingKind
 from umiak.train.config.tabular import datasets
@@ -24,11 +23,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from umiak.data.array_types import AnyArray
+    from umiak.data.features.row_choice import RowChoice
     from umiak.data.features.transform import FeatureBatch, FeatureTransform
     from umiak.data.tables import TableBatch
     from umiak.schema.features.section import Feature
-
-_ODD = np.uint64(0x9E37_79B9_7F4A_7C15)
 
 
 class RowEncoder(Protocol):
@@ -42,20 +40,10 @@ class RowEncoder(Protocol):
         """Of each column its values, and how many each sample has where that is not always the same; and how many samples there are."""
 
 
-@value
-class ChosenRows:
-    """Which rows are samples."""
-
-    before: float | None = None
-    after: float | None = None
-    share: tuple[float, float] | None = None
-    """Of the hashes of their contents."""
-
-
 class FeatureEncoder:
     """Rows as the features of a config say."""
 
-    def __init__(self, transform: FeatureTransform, chosen: ChosenRows, *, labels: bool = True) -> None:
+    def __init__(self, transform: FeatureTransform, chosen: RowChoice, *, labels: bool = True) -> None:
         """``labels``: False reads neither labels nor weights, for predictions."""
         self._transform = transform
         self._chosen = chosen
@@ -87,55 +75,10 @@ class FeatureEncoder:
             numbers = made.features[name].numbers
             assert numbers is not None
             found.append((numbers.reshape(-1, width), None))
-        kept = self._kept(found, made)
+        kept = self._chosen.kept(batch, self._transform.section)
         if kept is None:
             return tuple(found), made.rows
         return tuple([_taken(values, lengths, kept) for values, lengths in found]), int(kept.sum())
-
-    def _kept(
-        self, found: list[tuple[AnyArray, NDArray[np.int64] | None]], made: FeatureBatch
-    ) -> NDArray[np.bool_] | None:
-        """Which rows are samples; None: all of them."""
-        chosen, kept = self._chosen, None
-        if made.time is not None and (chosen.before is not None or chosen.after is not None):
-            kept = np.ones(made.rows, np.bool_)
-            if chosen.before is not None:
-                kept &= made.time < chosen.before
-            if chosen.after is not None:
-                kept &= made.time >= chosen.after
-        if chosen.share is not None:
-            place = hash_of_rows(found, made.rows)
-            low, high = chosen.share
-            inside = (place >= low) & (place < high) if high < 1.0 else place >= low
-            kept = inside if kept is None else kept & inside
-        return kept
-
-
-def hash_of_rows(found: list[tuple[AnyArray, NDArray[np.int64] | None]], rows: int) -> NDArray[np.float64]:
-    """A number from 0 up to 1 for each row that depends on everything in it: rows that are the same have the same."""
-    total = np.zeros(rows, np.uint64)
-    for number, (values, lengths) in enumerate(found):
-        bits = np.ascontiguousarray(values, np.float64 if values.dtype.kind == "f" else values.dtype).view(np.uint64)
-        mixed = _mixed(bits + np.uint64(number))
-        if lengths is None:
-            own = mixed.reshape(rows, -1).sum(axis=1, dtype=np.uint64) if rows else total
-        elif mixed.size == rows and (lengths == 1).all():
-            own = mixed
-        else:
-            ends = np.cumsum(lengths)
-            sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(mixed, dtype=np.uint64)])
-            own = sums[ends] - sums[ends - lengths]
-        total = _mixed(total * _ODD + own)
-    places: NDArray[np.float64] = (total >> np.uint64(11)).astype(np.float64) * 2.0**-53
-    return places
-
-
-def _mixed(bits: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """As SplitMix64 does it."""
-    bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58_476D_1CE4_E5B9)
-    bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D0_49BB_1331_11EB)
-    mixed: NDArray[np.uint64] = bits ^ (bits >> np.uint64(31))
-    return mixed
 
 
 def _numbered(feature: Feature) -> str | None:

@@ -13,17 +13,12 @@ from typing import TYPE_CHECKING
 
 import umiak
 from umiak.core.problem import UmiakError
-from umiak.data import features
 from umiak.data.features import lock_files
-from umiak.data.tables import look, parts
-from umiak.train.reading.tables import sources
 
 if TYPE_CHECKING:
     from umiak.data.features.fitting import FitProgress
     from umiak.data.features.lock import FeatureLock
     from umiak.schema.features.section import FeatureSection
-    from umiak.train.config.values import Dataset
-    from umiak.train.reading.finding import Files
 
 TELL_EVERY_S = 5.0
 
@@ -47,45 +42,34 @@ def known_or_given(section: FeatureSection, config: str) -> FeatureLock | None:
     return lock_files.of_section(section) if found is None and not section.is_fitted else found
 
 
-def fit(dataset: Dataset, found: Files, config: str, say: Callable[[str], None], *, threads: int = 1) -> None:
-    """One pass over the rows that are trained on, as far as their time says which; written beside the config; or nothing but writing, where no data is needed."""
-    section = dataset.features
-    assert section is not None
-    if not section.is_fitted:
-        write(lock_files.of_section(section), os.path.dirname(config))
-        return
-    say(f"fits features to dataset {dataset.name}: one pass over {len(found.files)} files")
-    source = sources.text_reading(dataset)
-    tables = [look(file.path, source) for file in found.files if file.size]
-    lock = features.fit(
-        section,
-        parts(tables),
-        threads=threads,
-        bad_rows=dataset.bad_rows,
-        between=(dataset.rows_after, dataset.rows_before),
-        told=_Progress(say).told,
-    )
-    write(lock, os.path.dirname(config))
-    say(f"fitted to {lock.rows:,} rows: {beside(os.path.dirname(config))}")
+class FitLines:
+    """A line now and then: how far fitting is, how fast, and how long it still takes."""
 
-
-class _Progress:
-    """A line now and then."""
-
-    def __init__(self, say: Callable[[str], None]) -> None:
-        self._say = say
-        self._told = time.monotonic()
+    def __init__(
+        self, say: Callable[[str], None], trainers: int = 1, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """``trainers``: among how many the rows are divided; the lines tell of this one's share."""
+        self._say, self._clock = say, clock
+        self._share = f" of this trainer's share, 1 of {trainers}" if trainers > 1 else ""
+        self._began = self._told = clock()
 
     def told(self, progress: FitProgress) -> None:
+        """Heard in any thread, one call at a time."""
         umiak.progress()
-        now = time.monotonic()
+        now = self._clock()
         if now - self._told < TELL_EVERY_S:
             return
         self._told = now
-        done = progress.bytes / progress.of_bytes if progress.of_bytes else 1.0
-        self._say(
-            f"fits features: {progress.rows:,} rows, {done:.0%}" + (f", {progress.bad:,} bad" if progress.bad else "")
-        )
+        self._say(fit_line(progress, now - self._began, self._share))
+
+
+def fit_line(progress: FitProgress, seconds: float, share: str = "") -> str:
+    """How far fitting is after some seconds."""
+    done = progress.bytes / progress.of_bytes if progress.of_bytes else 1.0
+    left = f", {seconds * (1 - done) / done:,.0f} s left" if 0 < done < 1 else ""
+    bad = f", {progress.bad:,} bad" if progress.bad else ""
+    rate = progress.rows / seconds if seconds > 0 else 0.0
+    return f"fits features: {done:.0%}{share}, {progress.rows:,} rows, {rate:,.0f} rows/s{left}{bad}"
 
 
 def write(lock: FeatureLock, directory: str) -> None:

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from umiak.core.problem import UmiakError
+from umiak.data.features.row_choice import RowChoice
 from umiak.data.features.transform import FeatureTransform
 from umiak.data.tables import TextReading
-from umiak.train.reading.tables.encoding import ChosenRows, FeatureEncoder
+from umiak.train.reading.tables.encoding import FeatureEncoder
 from umiak.train.reading.tables.samples import RowSource
 
 if TYPE_CHECKING:
@@ -29,8 +30,12 @@ def encoder_of(dataset: Dataset, lock: FeatureLock | None, *, labels: bool = Tru
     if lock is None:
         what = f"dataset {dataset.name}: its features were not fitted"
         raise UmiakError.of("UM-DATA-121", what, hint="`umiak train` fits them, or `umiak features fit`")
-    chosen = ChosenRows(before=dataset.rows_before, after=dataset.rows_after, share=dataset.rows_share)
-    return FeatureEncoder(FeatureTransform(lock), chosen, labels=labels)
+    return FeatureEncoder(FeatureTransform(lock), chosen_rows(dataset) if labels else RowChoice(), labels=labels)
+
+
+def chosen_rows(dataset: Dataset) -> RowChoice:
+    """Which rows of its files are samples."""
+    return RowChoice(before=dataset.rows_before, after=dataset.rows_after, share=dataset.rows_share)
 
 
 def text_reading(dataset: Dataset) -> TextReading:
