@@ -193,5 +193,6 @@ def _whole(item: object) -> int | None:
 
 
 def _number(item: object) -> float | None:
-    is_number = isinstance(item, int | float) and not isinstance(item, bool) and math.isfinite(item)
-    return float(item) if is_number else None
+    if isinstance(item, int | float) and not isinstance(item, bool) and math.isfinite(item):
+        return float(item)
+    return None
