@@ -9,6 +9,7 @@
         optimizer.zero_grad()
 
 The parameters of the model become views of one array that `step` fetches into; rows and gradients are not copied on the CPU.
+On a GPU, each id is found once there, rows are spread and gradients merged there (`umiak.ps.on_device`), and a step waits for the GPU once.
 """
 
 from __future__ import annotations
@@ -22,14 +23,17 @@ from umiak.ps.gradients import STATISTICS
 from umiak.ps.layers import arguments
 from umiak.ps.layers import common as layers
 from umiak.ps.layers.arguments import FROZEN, TABLE, LearningSettings
+from umiak.ps.on_device import dense, rows
+from umiak.ps.on_device.copies import Copies
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator, Sequence
     from typing import Any
 
     from umiak.core.json_types import JsonObject
     from umiak.data.array_types import AnyArray
     from umiak.ps import specs
+    from umiak.ps.communicators.next_rows import Look
     from umiak.ps.gradients import Floats
     from umiak.ps.layers.dense import Learner
     from umiak.ps.paddle_types import Context, Setting
@@ -46,7 +50,71 @@ class Embedding(layers.Embedding, torch.nn.Module):  # type: ignore[misc]
     Everything else is as in `umiak.ps.paddle.Embedding`.
     """
 
+    _prepared: list[tuple[tuple[int, ...], object, rows.DeviceLookup]]
+    """Lookups of batches that are read ahead, the tensors that they are of, and what these are known by."""
+
+    def forward(
+        self,
+        ids: Any,
+        offsets: Any = None,
+        *,
+        clicks: Any = None,
+        slot: int = 0,
+        gradient_scale: float = 1.0,
+    ) -> torch.Tensor:
+        if not is_elsewhere(ids):
+            return super().forward(ids, offsets, clicks=clicks, slot=slot, gradient_scale=gradient_scale)
+        if self._counts or clicks is not None:
+            here = super().forward(ids, offsets, clicks=clicks, slot=slot, gradient_scale=gradient_scale)
+            return here.to(ids.device)
+        return self._on_device(self._prepared_for([(ids, offsets)]), gradient_scale)
+
+    def slots(self, slots: list[tuple[Any, Any]], *, clicks: Any = None, gradient_scale: float = 1.0) -> torch.Tensor:
+        if not slots or not is_elsewhere(slots[0][0]):
+            return super().slots(slots, clicks=clicks, gradient_scale=gradient_scale)
+        if self._counts or clicks is not None:
+            return super().slots(slots, clicks=clicks, gradient_scale=gradient_scale).to(slots[0][0].device)
+        pooled = self._on_device(self._prepared_for(slots), gradient_scale)
+        return pooled.view(len(slots), -1, self.dim).transpose(0, 1)
+
+    def looks(self, ids: Any) -> Iterator[Look]:
+        slots = ids if isinstance(ids, list) and ids and isinstance(ids[0], tuple) else [_pair(ids)]
+        if not is_elsewhere(slots[0][0]) or self._counts:
+            yield from super().looks(ids)
+            return
+        lookup = self._lookup(slots)
+        # One batch is ahead of another, and the script may have left out what it said before.
+        self._prepared = [*self._prepared[-1:], (_identity(slots), slots, lookup)]
+        self.rows.next_rows.room = Copies.of(slots[0][0].device).room
+        yield self.rows, lambda: lookup.keys
+
+    @property
+    def _counts(self) -> bool:
+        """Whether rows count what was shown, which is done on the CPU."""
+        return self.rows.spec.accessor is not None or self.rows.counts_padding
+
+    def _prepared_for(self, slots: list[tuple[Any, Any]]) -> rows.DeviceLookup:
+        """What `looks` has begun for these very tensors, or a new one."""
+        own = _identity(slots)
+        for number, (identity, _, lookup) in enumerate(self._prepared):
+            if identity == own:
+                del self._prepared[number]
+                return lookup
+        return self._lookup(slots)
+
+    def _lookup(self, slots: list[tuple[Any, Any]]) -> rows.DeviceLookup:
+        ids, offsets = slots[0] if len(slots) == 1 else rows.chained(slots)
+        return rows.DeviceLookup(self.rows, ids, offsets, pooling=self._pooling, padding=self._padding)
+
+    def _on_device(self, lookup: rows.DeviceLookup, gradient_scale: float) -> torch.Tensor:
+        lookup.scale = gradient_scale
+        if self.training and torch.is_grad_enabled():
+            return lookup.rows(create=True)
+        with torch.no_grad():
+            return lookup.rows(create=False, absent=self._absent)
+
     def _new_anchor(self) -> torch.Tensor:
+        self._prepared = []
         return torch.zeros(1, requires_grad=True)
 
     def _array(self, ids: torch.Tensor) -> AnyArray:
@@ -80,6 +148,12 @@ class Optimizer(layers.Optimizer, torch.optim.Optimizer):  # type: ignore[misc]
     collected for the next push. ``lr`` of the group holds from the next step on; tables with rules of their own follow in proportion.
     """
 
+    _elsewhere: list[dense.DeviceParameters]
+    _here: dict[int, Floats]
+    """Gradients that have come from devices, by which tensors they are."""
+    _changed: list[bool]
+    """Of each of `_elsewhere`, if that is known already."""
+
     def __init__(
         self, parameters: dict[str, torch.Tensor], learner: Learner, schedule: Setting, session: Session
     ) -> None:
@@ -101,8 +175,30 @@ class Optimizer(layers.Optimizer, torch.optim.Optimizer):  # type: ignore[misc]
             self._learner.skip()
             self._show()
             return loss
-        layers.Optimizer.step(self, share=share)
+        self._bring()
+        try:
+            layers.Optimizer.step(self, share=share)
+        finally:
+            self._here = {}
         return loss
+
+    def _bring(self) -> None:
+        """Everything that a step needs from devices, with one wait: gradients of rows, of parameters, and whether the script has set any."""
+        groups: dict[torch.device, list[torch.Tensor]] = {}
+        for parameter in self._parameters:
+            if parameter.requires_grad and parameter.grad is not None and is_elsewhere(parameter.grad):
+                groups.setdefault(parameter.grad.device, []).append(parameter.grad)
+        joined = [torch.cat([each.reshape(-1).float() for each in group]) for group in groups.values()]
+        changed = [each.has_changed() for each in self._elsewhere]
+        arrays = rows.collect(self._session.registry, [*joined, *changed])
+        self._changed = [bool(each) for each in arrays[len(joined) :]]
+        for array, group in zip(arrays, groups.values(), strict=False):
+            for each, place in layers.places(group):
+                self._here[id(each)] = array[place]
+
+    def _arrived(self, gradient: torch.Tensor) -> Floats:
+        found = self._here.get(id(gradient))
+        return _floats(gradient) if found is None else found
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forget gradients that were not pushed."""
@@ -173,23 +269,35 @@ class Optimizer(layers.Optimizer, torch.optim.Optimizer):  # type: ignore[misc]
         self._copied: list[tuple[torch.nn.Parameter, torch.Tensor]] = []
         self._shared: list[tuple[torch.nn.Parameter, torch.Tensor]] = []
         self._shown: list[torch.Tensor] = []
+        self._here, self._changed = {}, []
+        placed = []
         for parameter, place in layers.places(self._parameters):
             view = flat[place].view(parameter.shape)
-            if parameter.device.type == "cpu" and parameter.dtype == torch.float32:
+            if parameter.dtype == torch.float32 and is_elsewhere(parameter):
+                placed.append((parameter, place))
+            elif parameter.device.type == "cpu" and parameter.dtype == torch.float32:
                 parameter.data = view
                 self._shared.append((parameter, view))
             else:
                 self._copied.append((parameter, view))
+        self._elsewhere = dense.by_device(self._learner.values, placed)
 
     def _show(self) -> None:
         with torch.no_grad():
+            for each in self._elsewhere:
+                each.show()
             for parameter, view in self._copied:
                 parameter.copy_(view)
         # On their own device, where comparing is cheap.
         self._shown = [parameter.detach().clone() for parameter, _ in self._copied]
 
     def _take_changes(self) -> None:
-        moved = False
+        moved = any(each.has_moved() for each in self._elsewhere)
+        known = self._changed or [bool(each.has_changed()) for each in self._elsewhere]
+        self._changed = []
+        for each, changed in zip(self._elsewhere, known, strict=True):
+            if changed or each.has_moved():
+                each.take()
         with torch.no_grad():
             for (parameter, view), shown in zip(self._copied, self._shown, strict=True):
                 if parameter.dtype != shown.dtype or not torch.equal(parameter.nan_to_num(), shown.nan_to_num()):
@@ -280,6 +388,21 @@ def optimizer(
 
     made.keep_buffers(read, write)
     return made
+
+
+def is_elsewhere(ids: object) -> bool:
+    """Whether it is a tensor in another memory than the CPU's."""
+    return isinstance(ids, torch.Tensor) and ids.device.type != "cpu"
+
+
+def _pair(ids: Any) -> tuple[Any, Any]:
+    return ids if isinstance(ids, tuple) else (ids, None)
+
+
+def _identity(slots: Sequence[tuple[Any, Any]]) -> tuple[int, ...]:
+    """What tensors are known by as long as they are there and nobody has written into them."""
+    tensors = [each for slot in slots for each in slot if each is not None]
+    return tuple(number for each in tensors for number in (id(each), each._version))  # noqa: SLF001 - what PyTorch itself looks at
 
 
 def _plain(tensor: torch.Tensor) -> AnyArray:

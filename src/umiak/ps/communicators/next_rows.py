@@ -19,7 +19,7 @@ import numpy as np
 from umiak.ps import specs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
     from typing import Protocol
 
     from numpy.typing import NDArray
@@ -38,8 +38,9 @@ if TYPE_CHECKING:
         @property
         def number(self) -> int: ...
 
-    Look = tuple[ReadTable, Keys]
-    """A table, and the keys that a layer asks it for at once."""
+    Look = tuple[ReadTable, Keys | Callable[[], Keys]]
+    """A table, and the keys that a layer asks it for at once, or what gives them when they are needed."""
+    Room = Callable[[tuple[int, ...]], Floats]
     Asked = tuple[int, Keys, Floats]
     """A table's number, keys, and where their rows go."""
 
@@ -51,6 +52,8 @@ class NextRows:
         self._expected: list[Look] = []
         self._coming: dict[int, list[tuple[Keys, Floats]]] = {}
         self._held: dict[int, list[tuple[Keys, Floats]]] = {}
+        self.room: Room = lambda shape: np.empty(shape, np.float32)
+        """Makes the arrays that rows go to: a GPU copies from memory of its own kind."""
         self._step = 0
         """The step that what is held, or coming, is for."""
         self.was_wrong = False
@@ -58,20 +61,21 @@ class NextRows:
 
     def expect(self, looks: Iterable[Look]) -> None:
         """What the next batch will look up: the keys of each look, of any shape. They are copied."""
-        self._expected = [(table, keys.flatten()) for table, keys in looks]
+        self._expected = [(table, keys if callable(keys) else keys.flatten()) for table, keys in looks]
 
     def ask(self, *, step: int) -> list[Asked]:
         """What was expected, to be read for this step; from now on nothing of before is held."""
         self.was_wrong |= any(self._held.values())
         by_table: dict[int, tuple[ReadTable, list[Keys]]] = {}
-        for table, keys in self._expected:
+        for table, said in self._expected:
+            keys = said() if callable(said) else said
             if keys.size:
                 by_table.setdefault(table.number, (table, []))[1].append(keys)
         self._expected, self._held, self._coming, self._step = [], {}, {}, step
         asked = []
         for number, (table, looks) in by_table.items():
             whole = looks[0] if len(looks) == 1 else np.concatenate(looks)
-            rows = np.empty((whole.size, specs.pull_width(table.spec)), np.float32)
+            rows = self.room((whole.size, specs.pull_width(table.spec)))
             ends = itertools.accumulate(look.size for look in looks)
             self._coming[number] = [(look, rows[end - look.size : end]) for end, look in zip(ends, looks, strict=True)]
             asked.append((number, whole, rows))

@@ -333,8 +333,12 @@ class Optimizer:
             elif (gradient := parameter.grad) is None:
                 found.append(without)
             else:
-                found.append(self.floats(gradient))
+                found.append(self._arrived(gradient))
         return found
+
+    def _arrived(self, gradient: Tensor) -> Floats:
+        """A gradient's numbers."""
+        return self.floats(gradient)
 
     # ---- each framework's own
 

@@ -18,15 +18,26 @@ from umiak.ps import specs
 from umiak.ps.errors import bad
 
 if TYPE_CHECKING:
+    from typing import Any, Protocol
+
     from numpy.typing import ArrayLike, NDArray
 
     from umiak.core.json_types import JsonObject
     from umiak.data.array_types import AnyArray
     from umiak.ps.communicators import Communicator
+    from umiak.ps.communicators.next_rows import NextRows
     from umiak.ps.gradients import Absent, Floats, Push
     from umiak.ps.specs import Clip, Decay, Rule, SparseTable
 
     Keys = NDArray[np.uint64]
+
+    class Late(Protocol):
+        """Gradients of a table that are still where they were computed, such as on a GPU."""
+
+        @property
+        def reached(self) -> list[Any]: ...
+        def arrive(self) -> None: ...
+        def forget(self) -> None: ...
 
 
 class HeldGradients(NamedTuple):
@@ -58,12 +69,19 @@ class EmbeddingTable:
         """What backward passes have brought, each batch's apart: a batch ends where rows are read after that."""
         self._merged: tuple[Keys, Floats] | None = None
         """What `merged` has made of it, if somebody has asked."""
+        self.late: Late | None = None
+        """What comes when somebody asks for it: gradients on another device."""
         self._padding: dict[int, Floats] = {}
         """The gradients of ids that never learn, summed, where they count in the norm of all."""
 
     @property
     def number(self) -> int:
         return self.open()
+
+    @property
+    def next_rows(self) -> NextRows:
+        """What is read ahead of its step."""
+        return self._communicator.next_rows
 
     def open(self) -> int:
         """Make it on the servers, unless it is there; returns its number."""
@@ -92,6 +110,7 @@ class EmbeddingTable:
 
     def begin_read(self) -> None:
         """Rows are read for training: what a backward pass has brought before is a batch of its own."""
+        self._let_arrive()
         if self._batches[-1]:
             self._batches.append([])
 
@@ -104,6 +123,7 @@ class EmbeddingTable:
 
         So two batches of one trainer add up to the same bits as one batch of each of two trainers.
         """
+        self._let_arrive()
         batches = [batch for batch in self._batches if batch]
         self.forget()
         if not batches:
@@ -118,10 +138,15 @@ class EmbeddingTable:
 
     @property
     def has_gradients(self) -> bool:
-        return any(self._batches)
+        return any(self._batches) or bool(self.late is not None and self.late.reached)
+
+    def _let_arrive(self) -> None:
+        if self.late is not None:
+            self.late.arrive()
 
     def held(self) -> HeldGradients:
         """The gradients that were collected, for `hold`: whatever is done with them meanwhile, these stay as they are."""
+        self._let_arrive()
         self._merged = None
         return HeldGradients([[*batch] for batch in self._batches if batch], self.is_of_all_rows)
 
@@ -135,6 +160,7 @@ class EmbeddingTable:
 
         The same array until more is collected. With an accessor, rows begin with what is counted.
         """
+        self._let_arrive()
         parts = [part for batch in self._batches for part in batch]
         if len(parts) == 1 and parts[0] is self._merged:
             return parts[0][1]
@@ -154,6 +180,8 @@ class EmbeddingTable:
         return float(sum(umiak_native.squares(np.ascontiguousarray(each)) for each in self._padding.values()))
 
     def forget(self) -> None:
+        if self.late is not None:
+            self.late.forget()
         self._batches = [[]]
         self._merged = None
         self.is_of_all_rows = False
