@@ -455,6 +455,22 @@ def filled_lock(work: Work) -> bytes:
     return (work.path / "features.lock.json").read_bytes()
 
 
+def test_the_lock_has_the_same_bytes_however_many_trainers_make_it(tmp_path: Path) -> None:
+    found = []
+    for number, words in enumerate((["alone"], ["sync", "-o", "runner.sync.worker_num=3"], ["collective"])):
+        (tmp_path / str(number)).mkdir()
+        work = filled(tmp_path / str(number), "csv")
+        epochs = f"runner.{words[0]}.epochs=1"
+        done = work.run_forked(*words, "-o", epochs, "-o", "dataset.train.rows_share=[0, 0.8]")
+        assert done.status == 0, done.said
+        trained = work.epochs(words[0])[0]["samples"]
+        files = {path.name: path.read_bytes() for path in work.path.glob("features.*")}
+        assert f'"rows": {trained},'.encode() in files["features.lock.json"], "of the rows that are trained on"
+        found.append((trained, files))
+    assert found[0] == found[1] == found[2]
+    assert found[0][0] < TRAINED
+
+
 def test_a_lock_of_other_features_is_refused(work: Work) -> None:
     assert work.here("alone", "-o", "runner.alone.epochs=1").status == 0
     work.change("quantiles: 5", "quantiles: 4")

@@ -169,3 +169,12 @@ def test_all_differences_between_files_are_told_at_once(tmp_path: Path) -> None:
     assert (checked.rows, checked.bad) == (2, 0)
     with pytest.raises(UmiakError, match=r"no files: .*nowhere.*; no files: "):
         checking.names_of([str(tmp_path / "nowhere"), str(tmp_path / "*.csv")])
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-be"])
+def test_utf_16_is_told(tmp_path: Path, encoding: str) -> None:
+    text = "click,city\n1,a\n"
+    mark = "" if encoding == "utf-16" else "\ufeff"
+    (tmp_path / "t.csv").write_bytes((mark + text).encode(encoding))
+    with pytest.raises(UmiakError, match="its texts are UTF-16, and UTF-8 is read"):
+        tables.look(tmp_path / "t.csv")

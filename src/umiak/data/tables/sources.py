@@ -220,8 +220,15 @@ def _look(path: str, reading: TextReading) -> TableFile:
     return _with_csv_columns(table, source)
 
 
+_UTF_16 = (b"\xff\xfe", b"\xfe\xff")
+"""What programs for tables put before such a text."""
+
+
 def _refuse_others(path: str, head: bytes, kind: str | None) -> None:
     """What is no CSV: by its name, or by its first bytes where the name does not say that it is."""
+    if head[:2] in _UTF_16:
+        hint = "write it as UTF-8: `iconv -f UTF-16 -t UTF-8 FILE > FILE.utf8`"
+        raise UmiakError.of("UM-DATA-115", f"{path}: its texts are UTF-16, and UTF-8 is read", hint=hint)
     other = None if kind in ("csv", "tsv") else other_format(head)
     got = other.name if other and not other.name.startswith(_CSV_NAMES) else ""
     if not got and kind is None and _SLOTS.fullmatch(head.partition(b"\n")[0]):
