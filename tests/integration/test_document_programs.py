@@ -128,7 +128,14 @@ def test_the_resnet_in_the_pods_of_a_paddlejob(stage: Stage) -> None:
         "PADDLE_TRAINER_ENDPOINTS": ",".join(f"{host}:{port}" for host in hosts),
     }
     pods = [
-        stage.launch("", RESNET, "--epochs", "3", env=job | {"POD_IP": host, "PADDLE_TRAINER_ID": str(number)})
+        stage.launch(
+            "",
+            RESNET,
+            "--epochs",
+            "3",
+            env=job | {"POD_IP": host, "PADDLE_TRAINER_ID": str(number)},
+            command=forked_workers.LAUNCH,
+        )
         for number, host in enumerate(hosts)
     ]
     assert [pod.wait() for pod in pods] == [0, 0], stage.transcript()

@@ -113,7 +113,6 @@ def test_damage_in_the_middle_is_noticed_in_the_middle(train: Path) -> None:
     (cache,) = caches(train.parent)
     damaged = bytearray(cache.read_bytes())
     damaged[len(damaged) // 2] ^= 1
-    expected = rows(data.SlotReader(train, **SLOTS))
     for shuffle in (0, 100):
         expected = rows(data.SlotReader(train, **SLOTS, cache=True, shuffle=shuffle))
         cache.write_bytes(damaged)

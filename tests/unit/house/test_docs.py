@@ -9,7 +9,7 @@ import re
 import shlex
 import textwrap
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 
@@ -40,6 +40,17 @@ FENCE = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 def page_name(page: Path) -> str:
     return str(page.relative_to(ROOT))
+
+
+def wrong_pages(check: Callable[[Path], None]) -> list[str]:
+    """Each page that fails a check, and why. Pages are not parameters of a test: so many would cost more than what is checked."""
+    found = []
+    for page in PAGES:
+        try:
+            check(page)
+        except (Exception, pytest.fail.Exception) as error:  # noqa: BLE001 - of what a page shows, anything may go wrong
+            found.append(f"{page_name(page)}: {type(error).__name__}: {error}")
+    return found
 
 
 def text_of(name: str) -> str:
@@ -241,8 +252,7 @@ def anchors(page: Path) -> set[str]:
     return names
 
 
-@pytest.mark.parametrize("page", PAGES, ids=page_name)
-def test_links_lead_somewhere(page: Path) -> None:
+def check_links(page: Path) -> None:
     # Links may have code as their text, so only fences are left out here.
     text = FENCE.sub("", page.read_text(encoding="utf-8"))
     for target in re.findall(r"\]\(([^)\s]+)\)", text):
@@ -254,6 +264,10 @@ def test_links_lead_somewhere(page: Path) -> None:
         assert path.is_relative_to(ROOT), f"outside of the checkout: {target}"
         if anchor:
             assert anchor in anchors(path), f"no such heading: {target}"
+
+
+def test_links_lead_somewhere() -> None:
+    assert wrong_pages(check_links) == []
 
 
 # ---- the README in two languages
@@ -308,6 +322,14 @@ def test_the_size_of_the_environment_is_what_is_said(name: str) -> None:
     assert whole >= (said - 0.15) * 1e9, f"{whole / 1e9:.2f} GB"
 
 
+def test_the_check_of_pages_names_the_wrong_ones() -> None:
+    def refuses_one(page: Path) -> None:
+        assert page != DOCS / "README.md", "not this one"
+
+    (wrong,) = wrong_pages(refuses_one)
+    assert wrong.startswith("docs/README.md: AssertionError: not this one")
+
+
 def test_the_check_of_links_checks() -> None:
     assert "um-cli-001" in anchors(DOCS / "reference" / "errors.md")
     assert "umiak-launch" in anchors(DOCS / "reference" / "launch.md")
@@ -320,13 +342,16 @@ IN_CONTAINERS = ("`/home/ma-user/umiak`", "`/tmp/umiak`")
 """Defaults of places, in their containers."""
 
 
-@pytest.mark.parametrize("page", PAGES, ids=page_name)
-def test_nothing_of_this_machine_is_in_a_page(page: Path) -> None:
+def check_words(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     for inside in IN_CONTAINERS:
         text = text.replace(inside, "")
     for word in ("/root", "/tmp/", "/home/"):
         assert word not in text.lower(), word
+
+
+def test_nothing_of_this_machine_is_in_a_page() -> None:
+    assert wrong_pages(check_words) == []
 
 
 # ---- commands
@@ -376,8 +401,7 @@ OWN_COMMANDS = tuple(
 """Packages of commands that have neither the flags of a launch nor a training's."""
 
 
-@pytest.mark.parametrize("page", PAGES, ids=page_name)
-def test_commands_are_understood(page: Path) -> None:
+def check_commands(page: Path) -> None:
     for command in commands(page):
         words = umiak_words(command)
         if not words or words[0] == "COMMAND" or words[0] in ("--help", "--version"):
@@ -401,6 +425,10 @@ def test_commands_are_understood(page: Path) -> None:
             continue
         if parsed.program or parsed.truth("check"):
             reading.read(words[1:], {})
+
+
+def test_commands_are_understood() -> None:
+    assert wrong_pages(check_commands) == []
 
 
 def test_the_check_of_commands_checks() -> None:
@@ -432,8 +460,7 @@ def meant(call: ast.Call, page: Path) -> object | None:
     return None
 
 
-@pytest.mark.parametrize("page", PAGES, ids=page_name)
-def test_calls_in_tables_can_be_made(page: Path) -> None:
+def check_calls(page: Path) -> None:
     """Values are made, for functions the arguments are compared with the signature."""
     for call in calls_in_tables(page):
         function = meant(call, page)
@@ -447,13 +474,17 @@ def test_calls_in_tables_can_be_made(page: Path) -> None:
             inspect.signature(function).bind_partial(*given, **{each.arg: each.value for each in call.keywords})
 
 
+def test_calls_in_tables_can_be_made() -> None:
+    assert wrong_pages(check_calls) == []
+
+
 def test_the_check_of_calls_checks(tmp_path: Path) -> None:
     page = tmp_path / "x.md"
     page.write_text("| `ps.Uniform(least=-0.1)` |\n| `umiak.progress(now=1)` |\n`ps.nothing()`\n")
     for call in calls_in_tables(page):
         page.write_text(f"| `{ast.unparse(call)}` |")
         with pytest.raises(TypeError):
-            test_calls_in_tables_can_be_made(page)
+            check_calls(page)
     assert len([call for page in PAGES for call in calls_in_tables(page) if meant(call, page)]) > 30
 
 
