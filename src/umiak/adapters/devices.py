@@ -30,10 +30,10 @@ def find(environ: Mapping[str, str], root: str = "/") -> Devices | None:
     present = [kind for kind in DeviceKind if counts[kind]]
     for kind in present + [kind for kind in DeviceKind if not counts[kind]]:
         variable = _variable(kind, environ, present)
-        told = _parse(environ[variable]) if variable else None
-        if told:
-            return Devices(kind=kind, ids=told, said_by=variable)
-        if told is None and counts[kind]:
+        visible = _parse(environ[variable]) if variable else None
+        if visible:
+            return Devices(kind=kind, ids=visible, said_by=variable)
+        if visible is None and counts[kind]:
             number = _below_rocr(counts[kind], environ) if kind is DeviceKind.DCU else counts[kind]
             if number:
                 return Devices(kind=kind, ids=tuple(str(i) for i in range(number)))
@@ -96,8 +96,8 @@ def _rocm_nodes(root: str) -> int:
 
 def _below_rocr(number: int, environ: Mapping[str, str]) -> int:
     """ROCR_VISIBLE_DEVICES takes devices away one storey below; those that stay are counted from 0 again."""
-    told = _parse(environ[_ROCR]) if _ROCR in environ else None
-    return number if told is None else min(number, len(told))
+    visible = _parse(environ[_ROCR]) if _ROCR in environ else None
+    return number if visible is None else min(number, len(visible))
 
 
 def _list(directory: str) -> list[str]:

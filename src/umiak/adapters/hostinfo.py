@@ -36,8 +36,8 @@ class DiskRoom:
 
 def addresses() -> tuple[str, ...]:
     """This machine's addresses: those of its network interfaces first, loopback last."""
-    found = [*(address for _, address in _interfaces()), *_further_ipv4_addresses()]
-    return tuple(sorted(dict.fromkeys(found), key=is_loopback))
+    addresses = [*(address for _, address in _interfaces()), *_further_ipv4_addresses()]
+    return tuple(sorted(dict.fromkeys(addresses), key=is_loopback))
 
 
 def address_towards(host: str) -> str:
@@ -117,15 +117,15 @@ def _interfaces() -> list[tuple[str, str]]:
 def _ipv4_interfaces() -> list[tuple[str, str]]:
     import fcntl
 
-    found = []
+    interfaces = []
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         for _, name in socket.if_nameindex():
             try:
                 answer = fcntl.ioctl(sock.fileno(), _SIOCGIFADDR, struct.pack("256s", name.encode()[:15]))
             except OSError:
                 continue  # an interface without an address
-            found.append((name, socket.inet_ntoa(answer[20:24])))
-    return found
+            interfaces.append((name, socket.inet_ntoa(answer[20:24])))
+    return interfaces
 
 
 def _further_ipv4_addresses() -> list[str]:

@@ -56,16 +56,16 @@ class ProcessIdentity:
 
 def of(pid: int) -> ProcessIdentity | None:
     """The identity of a process; None if it has ended."""
-    found = _state_and_start(pid)
-    return None if found is None else ProcessIdentity(pid=pid, start_ticks=found[1], boot=boot())
+    state = _state_and_start(pid)
+    return None if state is None else ProcessIdentity(pid=pid, start_ticks=state[1], boot=boot())
 
 
 def is_alive(identity: ProcessIdentity) -> bool:
     """Whether this very process runs, on this machine and in this boot."""
     if identity.boot != boot():
         return False
-    found = _state_and_start(identity.pid)
-    return found is not None and found[1] == identity.start_ticks and found[0] not in "ZX"
+    state = _state_and_start(identity.pid)
+    return state is not None and state[1] == identity.start_ticks and state[0] not in "ZX"
 
 
 def send(identity: ProcessIdentity, number: int) -> bool:

@@ -52,13 +52,13 @@ def directories() -> tuple[str, ...]:
 
     if launcher_file():
         return ()
-    found: dict[str, None] = {}
+    directories: dict[str, None] = {}
     for name in ("umiak", "umiak_native"):
         loaded = sys.modules.get(name)
         spec = loaded.__spec__ if loaded else PathFinder.find_spec(name)
         if spec and spec.origin:
-            found[_above(spec.origin)] = None
-    return tuple(found)
+            directories[_above(spec.origin)] = None
+    return tuple(directories)
 
 
 def _above(origin: str) -> str:

@@ -59,8 +59,8 @@ def first_untrusted(
     here, seen_here = os.sep, os.lstat(os.sep)
     pending = _parts(path if os.path.isabs(path) else os.path.join(os.getcwd(), path))
     links = 0
-    found = rule.against(here, seen_here, seen_here, is_last=not pending)
-    while pending and not found:
+    untrusted = rule.against(here, seen_here, seen_here, is_last=not pending)
+    while pending and not untrusted:
         part = pending.pop()
         entry = os.path.dirname(here) if part == os.pardir else os.path.join(here, part)  # no link is left in `here`
         try:
@@ -71,7 +71,7 @@ def first_untrusted(
         except OSError as error:
             return Untrusted(path=entry, why=f"can't be looked at ({error.strerror})")
         if part != os.pardir:  # what is above has been looked at
-            found = rule.against(entry, seen, seen_here, is_last=not pending)
+            untrusted = rule.against(entry, seen, seen_here, is_last=not pending)
         if target is None:
             here, seen_here = entry, seen
             continue
@@ -81,7 +81,7 @@ def first_untrusted(
         if os.path.isabs(target):
             here, seen_here = os.sep, os.lstat(os.sep)
         pending += _parts(target)
-    return found
+    return untrusted
 
 
 def own_uids() -> frozenset[int]:
@@ -107,9 +107,9 @@ def private_directory(path: str) -> None:
         raise _refused("it is not a directory", path)
     if seen.st_uid != os.geteuid():
         raise _refused(f"it belongs to another user ({_user(seen.st_uid)})", path)
-    found = first_untrusted(path)
-    if found:
-        raise _refused(str(found), path)
+    untrusted = first_untrusted(path)
+    if untrusted:
+        raise _refused(str(untrusted), path)
     if seen.st_mode & OF_OTHERS:
         os.chmod(path, PRIVATE_DIRECTORY)
 

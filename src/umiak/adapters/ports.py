@@ -139,15 +139,15 @@ def listener_of(port: int) -> str | None:
 
 
 def _inodes(port: int) -> set[str]:
-    found = set()
+    inodes = set()
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         try:
             with open(table, encoding="ascii") as file:
                 rows = [line.split() for line in file][1:]
         except OSError:
             continue
-        found |= {row[9] for row in rows if row[3] == _LISTENS and int(row[1].rpartition(":")[2], 16) == port}
-    return found
+        inodes |= {row[9] for row in rows if row[3] == _LISTENS and int(row[1].rpartition(":")[2], 16) == port}
+    return inodes
 
 
 def _names(directory: str) -> list[str]:

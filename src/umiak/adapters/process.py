@@ -216,13 +216,13 @@ def descendants(ancestor: int) -> list[tuple[int, str]]:
     parents: dict[int, list[tuple[int, str]]] = {}
     for pid, parent, state in _processes():
         parents.setdefault(parent, []).append((pid, state))
-    found: list[tuple[int, str]] = []
+    descendants: list[tuple[int, str]] = []
     todo = [ancestor]
     while todo:
         children = parents.get(todo.pop(), [])
-        found.extend(children)
+        descendants.extend(children)
         todo.extend(pid for pid, _ in children)
-    return found
+    return descendants
 
 
 def _children(parent: int) -> list[tuple[int, str]]:
@@ -231,7 +231,7 @@ def _children(parent: int) -> list[tuple[int, str]]:
 
 def _processes() -> list[tuple[int, int, str]]:
     """(pid, parent, state) of every process that can be seen."""
-    found = []
+    processes = []
     for name in os.listdir("/proc"):
         if not name.isdecimal():
             continue
@@ -242,8 +242,8 @@ def _processes() -> list[tuple[int, int, str]]:
             continue  # it ended while we looked
         # The command's name stands in brackets and may hold anything, so count from its last bracket.
         state, parent = text[text.rindex(b")") + 2 :].split(b" ", 2)[:2]
-        found.append((int(name), int(parent), state.decode()))
-    return found
+        processes.append((int(name), int(parent), state.decode()))
+    return processes
 
 
 def out_of_memory_kills() -> int:

@@ -31,8 +31,8 @@ PAGE = "docs/explanation/trust.md"
 
 def check(path: str, environ: Mapping[str, str], what: str = "file") -> None:
     """UmiakError if somebody else could have written this file. ``what`` it is, for the message."""
-    if found := problem(path, environ, what):
-        raise UmiakError(found, exit_status=Exit.REFUSED)
+    if refusal := problem(path, environ, what):
+        raise UmiakError(refusal, exit_status=Exit.REFUSED)
 
 
 def read_text(path: str, environ: Mapping[str, str], what: str = "file") -> str:
@@ -46,11 +46,11 @@ def read_text(path: str, environ: Mapping[str, str], what: str = "file") -> str:
 def problem(path: str, environ: Mapping[str, str], what: str = "file") -> Problem | None:
     """Why this file is not used."""
     uids = _uids(environ)
-    found = ownership.first_untrusted(path, uids=uids)
-    if found is None:
+    untrusted = ownership.first_untrusted(path, uids=uids)
+    if untrusted is None:
         return None
-    found = ownership.first_untrusted(path, uids=uids, allowed=_allowed(environ))
-    return _problem(path, what, found) if found else None
+    untrusted = ownership.first_untrusted(path, uids=uids, allowed=_allowed(environ))
+    return _problem(path, what, untrusted) if untrusted else None
 
 
 def check_chosen(path: str, names: Iterable[str], environ: Mapping[str, str]) -> None:
@@ -70,10 +70,10 @@ def check_chosen(path: str, names: Iterable[str], environ: Mapping[str, str]) ->
     # Python looks for modules beside a file that it runs: there others must not be able to put any.
     beside = [os.path.dirname(os.path.abspath(name)) for name in names if name.endswith(".py")]
     for name in dict.fromkeys((path, *names, *beside)):
-        found = ownership.first_untrusted(name, uids=uids, is_chosen=True)
-        found = found and ownership.first_untrusted(name, uids=uids, allowed=_allowed(environ), is_chosen=True)
-        if found:
-            problems.append(_problem(name, "directory of code" if name in beside else "file", found))
+        untrusted = ownership.first_untrusted(name, uids=uids, is_chosen=True)
+        untrusted = untrusted and ownership.first_untrusted(name, uids=uids, allowed=_allowed(environ), is_chosen=True)
+        if untrusted:
+            problems.append(_problem(name, "directory of code" if name in beside else "file", untrusted))
     if problems:
         raise UmiakError(*problems, exit_status=Exit.REFUSED)
 
@@ -98,7 +98,7 @@ def _allowed(environ: Mapping[str, str]) -> Collection[str]:
     if any(each == EVERYTHING for each, _ in named):
         return (os.sep,)
     home = environ.get("HOME") or os.path.expanduser("~")
-    found = []
+    allowed = []
     for text, where in (*named, *_listed(list_file(environ), environ)):
         path = os.path.join(home, text[2:]) if text.startswith("~/") else text
         if text == EVERYTHING:
@@ -107,8 +107,8 @@ def _allowed(environ: Mapping[str, str]) -> Collection[str]:
             hint = f"write it from the root on, as in `{os.path.abspath(one_line(text))}`, or `{EVERYTHING}` for all"
             what = f"{where}: not an absolute path of a directory: {one_line(text)}"
             raise UmiakError.of("UM-SUBMIT-341", what, hint=hint)
-        found.append(os.path.realpath(path))
-    return found
+        allowed.append(os.path.realpath(path))
+    return allowed
 
 
 def _listed(path: str, environ: Mapping[str, str]) -> list[tuple[str, str]]:
@@ -121,9 +121,9 @@ def _listed(path: str, environ: Mapping[str, str]) -> list[tuple[str, str]]:
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         raise UmiakError.of("UM-SUBMIT-341", f"can't be read: {path}", why=why) from None
-    if found := ownership.first_untrusted(path, uids=_uids(environ)):
-        why = f"somebody else could have written it: {one_line(str(found))}"
-        hint = f"give it to you alone: `ls -ld {one_line(found.path)}`"
+    if untrusted := ownership.first_untrusted(path, uids=_uids(environ)):
+        why = f"somebody else could have written it: {one_line(str(untrusted))}"
+        hint = f"give it to you alone: `ls -ld {one_line(untrusted.path)}`"
         what = f"the list of safe directories is not used: {path}"
         raise UmiakError.refused("UM-SUBMIT-341", what, why=why, hint=hint)
     stripped = [(line.strip(), f"{path}:{number}") for number, line in enumerate(lines, 1)]

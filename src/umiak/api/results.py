@@ -25,9 +25,9 @@ class Results(tuple[Any, ...]):
 
     def __new__(cls, returned: Iterable[Any], *, log_dir: str) -> Results:
         """The values in the order of the ranks."""
-        made = super().__new__(cls, returned)
-        made.log_dir = log_dir
-        return made
+        results = super().__new__(cls, returned)
+        results.log_dir = log_dir
+        return results
 
 
 @value

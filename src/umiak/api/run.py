@@ -84,7 +84,7 @@ def run(
     RunError names every rank that failed, the first one first, with the traceback in the worker.
     Ctrl-C ends the workers.
     """
-    said = {
+    settings = {
         "nproc_per_node": nproc_per_node,
         "devices": devices,
         "max_restart": max_restart,
@@ -92,7 +92,7 @@ def run(
         **more,
     }
     for_function = callable(target)
-    flags, problems = options.values(said, for_function=for_function)
+    flags, problems = options.values(settings, for_function=for_function)
     problems += _misuse(target, kwargs, module, env)
     environ = options.environment(
         {**os.environ, **(env or {})} if not problems else os.environ, for_function=for_function
@@ -440,15 +440,15 @@ class _Finished:
         """How each rank failed and at which stage, the first failure first."""
         failures: dict[int, tuple[float, str, RankFailure]] = {}
         for rank, name in self._of_last_attempt("failure", start).items():
-            said = exchange.unpacked(exchange.get(self._path, name))
+            error = exchange.unpacked(exchange.get(self._path, name))
             failure = RankFailure(
                 rank=rank,
-                what=said["what"],
-                traceback=said["traceback"].rstrip("\n"),
+                what=error["what"],
+                traceback=error["traceback"].rstrip("\n"),
                 exit_code=1,
-                exception=_copy_of(said["exception"]),
+                exception=_copy_of(error["exception"]),
             )
-            failures[rank] = (said["at"], said["stage"], failure)
+            failures[rank] = (error["at"], error["stage"], failure)
         for number, (at, failure) in enumerate(_noticed(start)):
             # A peer of a worker that was killed may have said so before the launcher noticed the kill.
             failures.setdefault(failure.rank, (at if number else 0.0, "", failure))
@@ -489,10 +489,10 @@ def _copy_of(packed: bytes | None) -> BaseException | None:
     if packed is None:
         return None
     try:
-        found = exchange.unpacked(packed)
+        copy = exchange.unpacked(packed)
     except Exception:  # noqa: BLE001 - its class may not be there in this process; the text says it all
         return None
-    return found if isinstance(found, BaseException) else None
+    return copy if isinstance(copy, BaseException) else None
 
 
 def _no_result(rank: int, start: _Start) -> RunError:

@@ -67,14 +67,14 @@ def _fail(path: str, name: str, stage: str, error: Exception) -> NoReturn:
     frames = error.__traceback__
     while frames and frames.tb_next and frames.tb_frame.f_code.co_filename == __file__:
         frames = frames.tb_next
-    told = "".join(traceback.format_exception(type(error), error, frames))
+    trace = "".join(traceback.format_exception(type(error), error, frames))
     kind = type(error)
     where = "" if kind.__module__ in ("builtins", exchange.MAIN) else f"{kind.__module__}."
     text = "".join(traceback.format_exception_only(kind, error)).strip().splitlines()
     what = next(
         (line for line in text if line.startswith((kind.__qualname__, f"{where}{kind.__qualname__}"))), text[-1]
     )
-    failure: JsonObject = {"stage": stage, "what": what, "traceback": told, "at": time.monotonic()}
+    failure: JsonObject = {"stage": stage, "what": what, "traceback": trace, "at": time.monotonic()}
     data = exchange.packed({**failure, "exception": None})
     try:
         copied = exchange.packed(error.with_traceback(None))
@@ -84,7 +84,7 @@ def _fail(path: str, name: str, stage: str, error: Exception) -> NoReturn:
         pass
     exchange.put(path, f"failure.{name}", data)
     sys.stdout.flush()
-    sys.stderr.write(told)
+    sys.stderr.write(trace)
     sys.exit(1)
 
 

@@ -45,11 +45,11 @@ def main(argv: Sequence[str], _environ: Mapping[str, str], printer: Printer) -> 
 def zoo() -> list[str]:
     """The models that come with umiak: ``umiak.models.rank.dnn``. Nothing of them is imported."""
     root = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "models")
-    found = []
+    zoo = []
     for kind in sorted(os.listdir(root)):
         if os.path.isdir(os.path.join(root, kind)):
             names = sorted(os.listdir(os.path.join(root, kind)))
-            found += [
+            zoo += [
                 f"umiak.models.{kind}.{name}" for name in names if os.path.exists(f"{root}/{kind}/{name}/config.yaml")
             ]
-    return found
+    return zoo

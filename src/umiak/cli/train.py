@@ -139,8 +139,8 @@ def examined(parsed: Parsed, environ: Mapping[str, str]) -> Examined:
 
     warnings: tuple[Problem, ...] = ()
     try:
-        said = parsed.texts.get("override", ())
-        source, reading = load.load(parsed.text("model"), said)
+        overrides = parsed.texts.get("override", ())
+        source, reading = load.load(parsed.text("model"), overrides)
         warnings = reading.warnings
         if reading.config is None:
             problems = tuple(reading.problems)
@@ -149,7 +149,7 @@ def examined(parsed: Parsed, environ: Mapping[str, str]) -> Examined:
         placement = None if seat.is_own(environ) else platforms.detect(environ, only=only)
         made = plan(reading.config, process_role(environ, placement), source.path)
         trusted_files.check_chosen(source.path, code_of(made), environ)
-        made = replace(made, written=layouts.written(source.text, reading.config, source=source.path, said=said))
+        made = replace(made, written=layouts.written(source.text, reading.config, source=source.path, said=overrides))
     except UmiakError as error:
         return Examined(plan=None, problems=error.problems, warnings=warnings, exit_status=error.exit_status)
     return Examined(plan=made, warnings=warnings)

@@ -39,23 +39,23 @@ NOT_WITH = ("resume", "on", "backend", "explain", "check", "survey", "record")
 
 def problems(parsed: Parsed) -> list[Problem]:
     """Of the flags about comparing."""
-    found = []
+    problems = []
     if parsed.said("compare"):
         for name in NOT_WITH:
             if parsed.truth(name) if name in ("resume", "explain", "check") else parsed.said(name):
                 what = f"{parsed['compare'].said_as} and {parsed[name].said_as}"
-                found.append(Problem(code="UM-CLI-080", what=what, hint="say one of them"))
+                problems.append(Problem(code="UM-CLI-080", what=what, hint="say one of them"))
         if (tolerance := _number(parsed.text("tolerance"))) is None or not 0 < tolerance < 1:
             what = f"--tolerance: {parsed.text('tolerance')}"
-            found.append(Problem(code="UM-CLI-082", what=what, hint="expected a number between 0 and 1, as in 1e-5"))
-        return found
+            problems.append(Problem(code="UM-CLI-082", what=what, hint="expected a number between 0 and 1, as in 1e-5"))
+        return problems
     for name in ("steps", "tolerance"):
         if parsed.said(name) and not (name == "steps" and parsed.said("record")):
             what = f"{parsed[name].said_as} without --compare"
-            found.append(Problem(code="UM-CLI-081", what=what, hint="add `--compare plain`"))
+            problems.append(Problem(code="UM-CLI-081", what=what, hint="add `--compare plain`"))
     if parsed.said("record") and not parsed.said("steps"):
-        found.append(Problem(code="UM-CLI-081", what="--record without --steps", hint="say how many: `--steps 8`"))
-    return found
+        problems.append(Problem(code="UM-CLI-081", what="--record without --steps", hint="say how many: `--steps 8`"))
+    return problems
 
 
 def main(plan: Plan, parsed: Parsed, environ: Mapping[str, str], printer: Printer) -> int:

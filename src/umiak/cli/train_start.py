@@ -50,15 +50,15 @@ def launched(run: Run, parsed: Parsed, environ: Mapping[str, str], printer: Prin
     if status not in STOPPED:
         return Ended(status=status)
     number = status - 128
-    told = directory.outcome()
-    if told is None:
+    outcome = directory.outcome()
+    if outcome is None:
         return Ended(status=status, stopped_by=number)
-    if not told.get("stopped"):
+    if not outcome.get("stopped"):
         printer.talk(f"runner {run.name}: received {_name(number)} after training was complete")
         return Ended(stopped_by=number)
-    if told.get("resumable"):
+    if outcome.get("resumable"):
         # The launcher's last line is about the signal: without this one it reads as if something were lost.
-        printer.talk(f"runner {run.name}: stopped by {_name(number)}, nothing is lost{_where(told)}")
+        printer.talk(f"runner {run.name}: stopped by {_name(number)}, nothing is lost{_where(outcome)}")
     return Ended(status=status, stopped_by=number)
 
 

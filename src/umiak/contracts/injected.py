@@ -33,8 +33,8 @@ def fleet_environment(
     They are not put on its sys.path: other packages of the launcher's environment are none of its business.
     """
     places = os.pathsep.join(umiak_in)
-    found = {PYTHON_PATH: in_front(environ, directory), FLUID: "1"}
-    return found | ({FLEET: "1"} if has_servers else {}) | ({FLEET_FROM: places} if places else {})
+    variables = {PYTHON_PATH: in_front(environ, directory), FLUID: "1"}
+    return variables | ({FLEET: "1"} if has_servers else {}) | ({FLEET_FROM: places} if places else {})
 
 
 def in_front(environ: Mapping[str, str], directory: str) -> str:

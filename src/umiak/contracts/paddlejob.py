@@ -67,21 +67,21 @@ def of_job(
     with_gloo: int = 0,
 ) -> dict[str, str]:
     """The ConfigMap. None: the job has no such role."""
-    found = {"TRAINER_PORTS_NUM": str(PORTS_PER_POD), PORT: str(port), **_for_launcher(servers, workers, heters)}
+    variables = {"TRAINER_PORTS_NUM": str(PORTS_PER_POD), PORT: str(port), **_for_launcher(servers, workers, heters)}
     if servers is not None:
-        found["PADDLE_PSERVERS_IP_PORT_LIST"] = _listed(servers)
+        variables["PADDLE_PSERVERS_IP_PORT_LIST"] = _listed(servers)
     if workers is not None:
-        found["PADDLE_TRAINER_ENDPOINTS"] = _listed(workers)
-        found["PADDLE_TRAINERS"] = ",".join([host for host, _ in workers])
-        found[SIZE] = str(len(workers))
+        variables["PADDLE_TRAINER_ENDPOINTS"] = _listed(workers)
+        variables["PADDLE_TRAINERS"] = ",".join([host for host, _ in workers])
+        variables[SIZE] = str(len(workers))
     if heters is not None:
-        found["PADDLE_HETER_ENDPOINTS"] = _listed(heters)
+        variables["PADDLE_HETER_ENDPOINTS"] = _listed(heters)
     if servers and with_gloo > 0:
         host, first = servers[0]
-        found["PADDLE_WITH_GLOO"] = str(with_gloo)
-        found["PADDLE_GLOO_RENDEZVOUS"] = "3"
-        found["PADDLE_GLOO_HTTP_ENDPOINT"] = join_host_port(host, first + GLOO_OFFSET)
-    return found
+        variables["PADDLE_WITH_GLOO"] = str(with_gloo)
+        variables["PADDLE_GLOO_RENDEZVOUS"] = "3"
+        variables["PADDLE_GLOO_HTTP_ENDPOINT"] = join_host_port(host, first + GLOO_OFFSET)
+    return variables
 
 
 def _for_launcher(
@@ -118,7 +118,7 @@ def of_elastic(namespace: str, job: str, count: str, *, now: int, etcd: str = ""
     Paddle's launcher of today reads PADDLE_NNODES, PADDLE_JOB_ID and PADDLE_MASTER, and without them each pod would
     train alone. It changes the number of nodes with etcd only; at a master it waits for as many as it is told.
     """
-    found = {
+    variables = {
         "PADDLE_ELASTIC_JOB_ID": f"{namespace}-{job}",
         "PADDLE_ELASTIC_NP": count,
         "PADDLE_ELASTIC_TIMEOUT": str(ELASTIC_TIMEOUT_S),
@@ -127,9 +127,9 @@ def of_elastic(namespace: str, job: str, count: str, *, now: int, etcd: str = ""
         SIZE: str(now),
     }
     if etcd:
-        found["PADDLE_ELASTIC_SERVER"] = etcd
-        found[MASTER] = f"etcd://{etcd.removeprefix('etcd://')}"
-    return found
+        variables["PADDLE_ELASTIC_SERVER"] = etcd
+        variables[MASTER] = f"etcd://{etcd.removeprefix('etcd://')}"
+    return variables
 
 
 def elastic_master(first: str, port: int, *, is_first: bool, is_six: bool = False) -> str:
@@ -155,17 +155,17 @@ def of_kubeflow(
     mode. ``is_six``: pods of this cluster have addresses of IPv6, which stand in brackets before a port.
     """
     master = _own(is_six=is_six) if is_first else first
-    found = {
+    variables = {
         "PYTHONUNBUFFERED": "1",
         "PADDLE_JOB_ID": job,
         NODES: str(count),
         MASTER: f"{master}:{port}",
     }
     if is_server is None:
-        found[SIZE] = str(count)
+        variables[SIZE] = str(count)
     if is_server is not None:
-        found["PADDLE_SERVER_NUM" if is_server else "PADDLE_TRAINER_NUM"] = "1"
-    return found
+        variables["PADDLE_SERVER_NUM" if is_server else "PADDLE_TRAINER_NUM"] = "1"
+    return variables
 
 
 def _own(*, is_six: bool) -> str:

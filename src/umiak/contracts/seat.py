@@ -102,8 +102,8 @@ class SeatReading:
 def read(environ: Mapping[str, str]) -> SeatReading:
     """A worker's seat."""
     reader = _Reader(environ)
-    found = reader.worker()
-    return SeatReading(found=found, complaints=tuple(reader.complaints))
+    worker = reader.worker()
+    return SeatReading(found=worker, complaints=tuple(reader.complaints))
 
 
 def is_own(environ: Mapping[str, str]) -> bool:
@@ -114,8 +114,8 @@ def is_own(environ: Mapping[str, str]) -> bool:
 def addresses(text: str, name: str) -> tuple[tuple[str, ...], tuple[Complaint, ...]]:
     """A list of servers as a variable or a flag has it, and what is wrong with it."""
     reader = _Reader({name: text})
-    found = reader.servers(name)
-    return found, tuple(reader.complaints)
+    servers = reader.servers(name)
+    return servers, tuple(reader.complaints)
 
 
 def whole(text: str, least: int = 0) -> int | None:
@@ -193,7 +193,7 @@ class _Reader:
 
     def servers(self, name: str) -> tuple[str, ...]:
         """Every server's address, in one spelling."""
-        found = []
+        servers = []
         for item in (self._text(name) or "").replace(",", " ").split():
             try:
                 host, port = split_host_port(item)
@@ -202,12 +202,12 @@ class _Reader:
             if port is None:
                 self._wrong(Topic.SERVERS, f"{name}: not host:port: {item}")
             else:
-                found.append(join_host_port(host, port))
+                servers.append(join_host_port(host, port))
         if not self._text(name):
             self._wrong(Topic.SERVERS, f"{name} is not set, so the addresses of the servers are unknown")
-        elif len({*found}) < len(found):
+        elif len({*servers}) < len(servers):
             self._wrong(Topic.SERVERS, f"{name}: a server is listed twice: {self._text(name)}")
-        return tuple(found)
+        return tuple(servers)
 
     def _server_rank(self, servers: tuple[str, ...]) -> int:
         """A server's place in the list: by its own number, or by its address."""
@@ -256,11 +256,11 @@ class _Reader:
             if is_needed:
                 self._wrong(Topic.NUMBER, f"{name} is not set, but this is a job with parameter servers")
             return least
-        found = whole(text, least)
-        if found is None:
+        number = whole(text, least)
+        if number is None:
             self._wrong(Topic.NUMBER, f"{name}: expected an integer, {least} or more: {text}")
             return least
-        return found
+        return number
 
     def _wrong(self, topic: Topic, what: str) -> None:
         self.complaints.append(Complaint(topic=topic, what=what))

@@ -22,10 +22,10 @@ NAMES = frozenset([TOKEN, INTERFACE])
 
 def with_start(environ: Mapping[str, str], *, interface: str | None, token: str | None) -> dict[str, str]:
     """A worker's environment with both; an interface that a person has named stays."""
-    found = dict(environ)
+    variables = dict(environ)
     if interface:
         # Left alone, gloo (in Paddle and in PyTorch) looks up this machine's own name and, on Debian, finds 127.0.1.1.
-        found.setdefault(INTERFACE, interface)
+        variables.setdefault(INTERFACE, interface)
     if token is not None:
-        found[TOKEN] = token
-    return found
+        variables[TOKEN] = token
+    return variables

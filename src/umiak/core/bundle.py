@@ -78,8 +78,8 @@ def placeholders(bundle: Bundle) -> tuple[str, ...]:
     texts = [file.path for file in bundle.files]
     texts += [file.text for file in bundle.files if isinstance(file, BundleFile)]
     texts += [*bundle.requests, *(word for words in bundle.commands for word in words)]
-    found = re.findall(f"<(?:{_NOT_HERE}|{_AT_START}): [^<>\n]*>", "\n".join(texts))
-    return tuple(dict.fromkeys(found))
+    names = re.findall(f"<(?:{_NOT_HERE}|{_AT_START}): [^<>\n]*>", "\n".join(texts))
+    return tuple(dict.fromkeys(names))
 
 
 def shown(bundle: Bundle) -> str:

@@ -40,14 +40,14 @@ def few(word: str, known: Iterable[str], most: int = 3) -> tuple[str, ...]:
         return ()
     word = word.lower()
     parts = {*word.split("_")}
-    found = []
+    words = []
     for one in known:
         lower = one.lower()
         distance = _slips(word, lower) / max(len(word), len(lower), 1)
         shared = len(parts & {*lower.split("_")} - {""})
         if shared or distance <= LIKE:
-            found.append((distance - shared / len(parts), one))
-    return tuple([one for _, one in sorted(found)[:most]])
+            words.append((distance - shared / len(parts), one))
+    return tuple([one for _, one in sorted(words)[:most]])
 
 
 def surely(word: str, known: Iterable[str]) -> str | None:

@@ -82,8 +82,8 @@ class UmiakError(Exception):
     @classmethod
     def raise_any(cls, problems: Iterable[Problem], exit_status: int = Exit.BAD_REQUEST) -> None:
         """All of them in one error; nothing if there are none."""
-        if found := tuple(problems):
-            raise cls(*found, exit_status=exit_status)
+        if all_problems := tuple(problems):
+            raise cls(*all_problems, exit_status=exit_status)
 
 
 class BadRequest(UmiakError):

@@ -64,17 +64,17 @@ else:
             __delattr__=_refuse_change,
             __reduce__=_reduce,
         )
-        made = type(cls)(cls.__name__, cls.__bases__, body)
-        made.__qualname__ = cls.__qualname__
+        new_class = type(cls)(cls.__name__, cls.__bases__, body)
+        new_class.__qualname__ = cls.__qualname__
         # How the fields are really written, once: the slot descriptors go round the frozen __setattr__.
-        made.__setters__ = tuple((name, made.__dict__[name].__set__) for name in names)
-        return made
+        new_class.__setters__ = tuple((name, new_class.__dict__[name].__set__) for name in names)
+        return new_class
 
     def positional_value(cls: type) -> type:
         """A value that may also be written without its fields' names, in their order: ``Uniform(-0.1, 0.1)``."""
-        made = value(cls)
-        made.__init__ = _positional_init
-        return made
+        new_class = value(cls)
+        new_class.__init__ = _positional_init
+        return new_class
 
 
 def fields(item: Any) -> tuple[str, ...]:
@@ -177,8 +177,8 @@ def _named_instead(cls: type[Made], unnamed: tuple[object, ...]) -> str:
 
 def _no_such_field(cls: type[Made], names: list[str]) -> str:
     hints = getattr(cls, "__hints__", {})
-    told = "".join(f"; {name}: {hints[name]}" for name in names if name in hints)
-    return f"{cls.__name__} has no field {', '.join(names)}: it has {', '.join(cls.__fields__) or 'none'}{told}"
+    advice = "".join(f"; {name}: {hints[name]}" for name in names if name in hints)
+    return f"{cls.__name__} has no field {', '.join(names)}: it has {', '.join(cls.__fields__) or 'none'}{advice}"
 
 
 def _refuse_change(self: object, name: str, *_: object) -> None:

@@ -106,5 +106,5 @@ def _too_late(check: DoctorCheck, limit_s: float) -> CheckReport:
 
 def _find(place: str) -> Callable[..., Any]:
     module, _, name = place.partition(":")
-    found: Callable[..., Any] = getattr(__import__(module, fromlist=[name]), name)
-    return found
+    function: Callable[..., Any] = getattr(__import__(module, fromlist=[name]), name)
+    return function

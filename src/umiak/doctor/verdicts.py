@@ -53,8 +53,8 @@ class CheckReport:
     @property
     def verdict(self) -> DoctorVerdict:
         """The worst of its findings."""
-        found = {finding.verdict for finding in self.findings}
-        return next((each for each in DoctorVerdict if each in found), DoctorVerdict.SKIPPED)
+        verdicts = {finding.verdict for finding in self.findings}
+        return next((each for each in DoctorVerdict if each in verdicts), DoctorVerdict.SKIPPED)
 
 
 def ok(reason: str) -> DoctorFinding:

@@ -149,9 +149,9 @@ def barrier(job: FleetJob, _maker: types.RoleMaker, comm_world: str = "worker") 
         return
     session.send_changes()
     session.communicator.flush()
-    told = [int(each) for each in session.client.gather("fleet.barrier", str(job.loads).encode()) if each]
-    if max(told, default=0) > job.loads:
-        job.loads = max(told)
+    counts = [int(each) for each in session.client.gather("fleet.barrier", str(job.loads).encode()) if each]
+    if max(counts, default=0) > job.loads:
+        job.loads = max(counts)
         saving.refresh(job)
     session.catch_up()
 

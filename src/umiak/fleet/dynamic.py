@@ -75,7 +75,7 @@ def distributed_model(job: FleetJob, model: Layer) -> Layer:
 
 def distributed_optimizer(job: FleetJob, optimizer: Optimizer) -> DynamicOptimizer:
     """The optimizer on the servers."""
-    made = job.optimizer = DynamicOptimizer(job, optimizer)
+    distributed_optimizer = job.optimizer = DynamicOptimizer(job, optimizer)
     if job.model is not None:
-        made.carry(job.model)
-    return made
+        distributed_optimizer.carry(job.model)
+    return distributed_optimizer

@@ -129,16 +129,16 @@ def write(
         warnings.catch_warnings(),
     ):
         warnings.simplefilter("ignore")  # of the AUC's counts, which are not part of the model
-        made = str(Path(beside) / Path(prefix).name)
+        prefix_beside = str(Path(beside) / Path(prefix).name)
         paddle_save_inference_model(
-            made,
+            prefix_beside,
             [block.vars[name] for name in feeds],
             [block.vars[name] for name in fetches],
             paddle.static.Executor(paddle.CPUPlace()),
             **{**configs, "program": whole},
         )
         if not configs.get("separate_parameters"):
-            write_newer(made)
+            write_newer(prefix_beside)
         for file in sorted(Path(beside).iterdir(), key=lambda each: each.suffix != NUMBERS):
             os.replace(file, directory / file.name)
 

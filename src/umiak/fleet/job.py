@@ -99,14 +99,14 @@ class FleetJob:
         """What ``distributed_optimizer`` was given counts instead of what ``init`` was."""
         if theirs is not None:
             self._theirs = theirs
-        found = strategies.chosen(self._theirs, trainers=self.session.seat.world)
-        self.remark(found.remarks)
+        strategy = strategies.chosen(self._theirs, trainers=self.session.seat.world)
+        self.remark(strategy.remarks)
         if paddle.in_dynamic_mode():
             # Layers have no accessors: only static programs say which rows are shown and clicked.
-            for name, settings in found.tables.items():
+            for name, settings in strategy.tables.items():
                 self.remark(accessors.unused(name, settings, is_counted=False))
-        BadRequest.raise_any(found.problems)
-        self.session.strategy = found.strategy
+        BadRequest.raise_any(strategy.problems)
+        self.session.strategy = strategy.strategy
 
     def remark(self, remarks: Iterable[str]) -> None:
         """Say each of them once: a script may have several optimizers."""

@@ -233,9 +233,9 @@ def install() -> None:
         if place in skipped:
             continue
         for name in OLDER:
-            found = vars(place).get(name) if hasattr(place, "__dict__") else None
-            if found is not None and id(found) in replaced:
-                setattr(place, name, replaced[id(found)])
+            function = vars(place).get(name) if hasattr(place, "__dict__") else None
+            if function is not None and id(function) in replaced:
+                setattr(place, name, replaced[id(function)])
 
 
 def _either(theirs: Call, older: Callable[..., Variable]) -> Call:

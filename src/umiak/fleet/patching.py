@@ -145,16 +145,16 @@ def _executor_run(theirs: Call) -> Call:
                 if begun is not None:
                     begun.check_is_trained_together(program)
                 how = feed, fetch_list, feed_var_name, fetch_var_name, scope, return_numpy
-                found = theirs(executor, program, *how, *cache_and_prune, **named)
+                results = theirs(executor, program, *how, *cache_and_prune, **named)
                 if begun is not None:
                     begun.started(program, scope)
-                return found
+                return results
             learned = reader.read
         fetch = [] if fetch_list is None else fetch_list if isinstance(fetch_list, (list, tuple)) else [fetch_list]
         if isinstance(feed, (list, tuple)):
             feed = feed[0] if feed else None
         with job.deadlocks_told():
-            found = learned(feed or {}, fetch, executor=executor, scope=scope, return_numpy=return_numpy)
-        return found if fetch else []
+            results = learned(feed or {}, fetch, executor=executor, scope=scope, return_numpy=return_numpy)
+        return results if fetch else []
 
     return job.marked(theirs, run)

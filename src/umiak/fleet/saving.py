@@ -76,16 +76,16 @@ def load_tables(job: FleetJob, path: str) -> None:
     """What `save_tables` or `save_model` made. The first trainer loads;
     the others see it at the latest behind the next barrier.
     """
-    found = tables_beneath(path)
+    tables = tables_beneath(path)
     _bind(job)
     session = job.session
     if session.is_first or session.communicator.keeps_tables:
-        checkpoint.load(session.client, found, counts_steps=False)
+        checkpoint.load(session.client, tables, counts_steps=False)
     job.loads += 1
-    saved = checkpoint.read(found)
+    saved = checkpoint.read(tables)
     if session.is_first:
         own = {name: table for name, table in saved.tables.items() if name not in (beginning.READY, beginning.EARLIER)}
-        checkpoint.compare(replace(saved, tables=own), session.communicator.names, found)
+        checkpoint.compare(replace(saved, tables=own), session.communicator.names, tables)
     job.loaded = tuple(saved.tables)
     refresh(job)
 
@@ -184,5 +184,5 @@ def _written(file: Path, write: Callable[[str], object]) -> None:
 
 def save_dense(path: str, scope: Scope, names: Iterable[str]) -> None:
     """Some parameters of a scope, in Paddle's format."""
-    found = {name: np.array(scope.find_var(name).get_tensor()) for name in names if scope.find_var(name)}
-    _written(_directory(path) / DENSE, lambda file: paddle.save(found, file))
+    values = {name: np.array(scope.find_var(name).get_tensor()) for name in names if scope.find_var(name)}
+    _written(_directory(path) / DENSE, lambda file: paddle.save(values, file))

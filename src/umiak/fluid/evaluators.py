@@ -49,10 +49,10 @@ class ChunkCounts(Evaluator):
     def __init__(self, input: Input, label: Input, chunk_scheme: str, num_chunk_types: int, excluded_chunk_types: list[int] | None = None) -> None:  # fmt: skip
         names = ("num_infer_chunks", "num_label_chunks", "num_correct_chunks")
         super().__init__("ChunkEvaluator", "chunk_eval", dict.fromkeys(names, "int64"))
-        found = rows.call("chunk_eval", input, label, chunk_scheme, num_chunk_types, excluded_chunk_types)
-        for name, variable in zip(names, found[3:], strict=True):
+        outputs = rows.call("chunk_eval", input, label, chunk_scheme, num_chunk_types, excluded_chunk_types)
+        for name, variable in zip(names, outputs[3:], strict=True):
             self._count(name, variable)
-        self.metrics += found[:3]
+        self.metrics += outputs[:3]
 
     def eval(self, executor: object, eval_program: AnyProgram = None) -> Any:
         """Over all runs since `reset`."""

@@ -90,9 +90,9 @@ class Precision(MetricBase):
         self.tp, self.fp = 0, 0
 
     def update(self, preds: Value, labels: Value) -> None:
-        found, wanted = np.rint(np.asarray(preds)).reshape(-1) == 1, np.asarray(labels).reshape(-1) == 1
-        self.tp += int((found & wanted).sum())
-        self.fp += int((found & ~wanted).sum())
+        positive, wanted = np.rint(np.asarray(preds)).reshape(-1) == 1, np.asarray(labels).reshape(-1) == 1
+        self.tp += int((positive & wanted).sum())
+        self.fp += int((positive & ~wanted).sum())
 
     def eval(self) -> float:
         return self.tp / (self.tp + self.fp) if self.tp + self.fp else 0.0
@@ -106,9 +106,9 @@ class Recall(MetricBase):
         self.tp, self.fn = 0, 0
 
     def update(self, preds: Value, labels: Value) -> None:
-        found, wanted = np.rint(np.asarray(preds)).reshape(-1) == 1, np.asarray(labels).reshape(-1) == 1
-        self.tp += int((found & wanted).sum())
-        self.fn += int((~found & wanted).sum())
+        positive, wanted = np.rint(np.asarray(preds)).reshape(-1) == 1, np.asarray(labels).reshape(-1) == 1
+        self.tp += int((positive & wanted).sum())
+        self.fn += int((~positive & wanted).sum())
 
     def eval(self) -> float:
         return self.tp / (self.tp + self.fn) if self.tp + self.fn else 0.0

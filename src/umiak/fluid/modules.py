@@ -45,11 +45,11 @@ def works(name: str) -> bool:
 
 def module_names() -> frozenset[str]:
     """All modules, without ``fluid.``."""
-    found = {"layers", "reader", *(f"layers.{each}" for each in LAYER_MODULES)}
+    module_names = {"layers", "reader", *(f"layers.{each}" for each in LAYER_MODULES)}
     for name in (*(each.rpartition(".")[0] for each in NAMES), *REFUSED_MODULES):
         parts = name.split(".")
-        found.update(".".join(parts[:count]) for count in range(1, len(parts) + 1) if parts[0])
-    return frozenset(found)
+        module_names.update(".".join(parts[:count]) for count in range(1, len(parts) + 1) if parts[0])
+    return frozenset(module_names)
 
 
 MODULES = module_names()
@@ -110,9 +110,9 @@ class FluidModule(ModuleType):
         if name.startswith("__"):
             raise AttributeError(name)
         full = f"{self.__dict__['_file']}{name}"
-        found = resolved(full) if full in NAMES else self._found(f"{self.__dict__['_own']}{name}")
-        setattr(self, name, found)
-        return found
+        member = resolved(full) if full in NAMES else self._found(f"{self.__dict__['_own']}{name}")
+        setattr(self, name, member)
+        return member
 
     def _found(self, full: str) -> Any:
         if works(full):

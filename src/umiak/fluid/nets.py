@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
 def simple_img_conv_pool(input: Input, num_filters: int, filter_size: Sizes, pool_size: Sizes, pool_stride: Sizes, pool_padding: Sizes = 0, pool_type: str = "max", global_pooling: bool = False, conv_stride: Sizes = 1, conv_padding: Sizes = 0, conv_dilation: Sizes = 1, conv_groups: int = 1, param_attr: Attr = None, bias_attr: Attr = None, act: Act = None, use_cudnn: bool = True) -> Output:  # fmt: skip
     """A convolution and a pool."""
-    found = parametric.conv2d(
+    layer = parametric.conv2d(
         input, num_filters, filter_size, conv_stride, conv_padding, conv_dilation, conv_groups, param_attr, bias_attr, True, act
     )  # fmt: skip
-    return rows.call("pool2d", found, pool_size, pool_type, pool_stride, pool_padding, global_pooling)
+    return rows.call("pool2d", layer, pool_size, pool_type, pool_stride, pool_padding, global_pooling)
 
 
 def img_conv_group(input: Input, conv_num_filter: Sizes, pool_size: Sizes, conv_padding: Sizes = 1, conv_filter_size: Sizes = 3, conv_act: Act = None, param_attr: Attr = None, conv_with_batchnorm: Value = False, conv_batchnorm_drop_rate: Value = 0.0, pool_stride: Sizes = 1, pool_type: str = "max", use_cudnn: bool = True) -> Output:  # fmt: skip
@@ -29,23 +29,23 @@ def img_conv_group(input: Input, conv_num_filter: Sizes, pool_size: Sizes, conv_
         each_of(each)
         for each in (conv_padding, conv_filter_size, param_attr, conv_with_batchnorm, conv_batchnorm_drop_rate)
     ]
-    found = input
+    layer = input
     for filters, padding, size, attribute, normalized, drop in zip(conv_num_filter, *settings, strict=True):
         act = None if normalized else conv_act
-        found = parametric.conv2d(found, filters, size, 1, padding, param_attr=attribute, act=act)
+        layer = parametric.conv2d(layer, filters, size, 1, padding, param_attr=attribute, act=act)
         if normalized:
-            found = parametric.batch_norm(found, act=conv_act)
+            layer = parametric.batch_norm(layer, act=conv_act)
             if abs(drop) > 1e-5:
-                found = rows.call("dropout", found, drop)
-    return rows.call("pool2d", found, pool_size, pool_type, pool_stride)
+                layer = rows.call("dropout", layer, drop)
+    return rows.call("pool2d", layer, pool_size, pool_type, pool_stride)
 
 
 def sequence_conv_pool(input: Input, num_filters: int, filter_size: int, param_attr: Attr = None, act: Act = "sigmoid", pool_type: str = "max", bias_attr: Attr = None) -> Output:  # fmt: skip
     """A convolution over sequences and a pool."""
-    found = parametric.sequence_conv(
+    layer = parametric.sequence_conv(
         input, num_filters, filter_size, param_attr=param_attr, bias_attr=bias_attr, act=act
     )
-    return rows.call("sequence_pool", found, pool_type)
+    return rows.call("sequence_pool", layer, pool_type)
 
 
 def glu(input: Input, dim: int = -1) -> Output:
@@ -72,8 +72,8 @@ def scaled_dot_product_attention(
     weights = rows.call("softmax", rows.call("matmul", rows.call("scale", q, width**-0.5), k, transpose_y=True))
     if dropout_rate:
         weights = rows.call("dropout", weights, dropout_rate)
-    found = rows.call("matmul", weights, v)
+    context = rows.call("matmul", weights, v)
     if num_heads == 1:
-        return found
-    found = rows.call("transpose", found, [0, 2, 1, 3])
-    return rows.call("reshape", found, [0, 0, found.shape[2] * found.shape[3]])
+        return context
+    context = rows.call("transpose", context, [0, 2, 1, 3])
+    return rows.call("reshape", context, [0, 0, context.shape[2] * context.shape[3]])

@@ -305,7 +305,7 @@ def _not_after(der: bytes) -> float:
 
 def _items(der: bytes) -> list[tuple[int, bytes]]:
     """Tags and contents of what stands one behind the other."""
-    found, at = [], 0
+    items, at = [], 0
     while at < len(der):
         tag, length = der[at], der[at + 1]
         at += 2
@@ -315,6 +315,6 @@ def _items(der: bytes) -> list[tuple[int, bytes]]:
             at += count
         if at + length > len(der):
             raise ValueError("cut off")
-        found.append((tag, der[at : at + length]))
+        items.append((tag, der[at : at + length]))
         at += length
-    return found
+    return items

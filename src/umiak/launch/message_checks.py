@@ -76,16 +76,16 @@ def from_master(content: object, *, own: Offer) -> FromMaster:
 
 def harmless(item: T) -> T:
     """The same value with every text in it as one line that steers no terminal; for what is only shown."""
-    made: object = item
+    safe: object = item
     if isinstance(item, str) and not isinstance(item, Enum):
-        made = one_line(item)
+        safe = one_line(item)
     elif isinstance(item, tuple):
-        made = tuple([harmless(each) for each in item])
+        safe = tuple([harmless(each) for each in item])
     elif isinstance(item, dict):
-        made = {harmless(key): harmless(each) for key, each in item.items()}
+        safe = {harmless(key): harmless(each) for key, each in item.items()}
     elif is_value(item):
-        made = type(item)(**{name: harmless(getattr(item, name)) for name in fields(item)})
-    return made  # type: ignore[return-value]
+        safe = type(item)(**{name: harmless(getattr(item, name)) for name in fields(item)})
+    return safe  # type: ignore[return-value]
 
 
 def checked(message: T) -> T:

@@ -172,12 +172,12 @@ class _Launch:
         for note in self.notes:
             self.output.say(note, "WARNING")
         placement = self._placement()
-        found = self._devices()
-        self.plan = self._with_reachable_host(plan(options, placement, self._local(placement, found)))
+        devices = self._devices()
+        self.plan = self._with_reachable_host(plan(options, placement, self._local(placement, devices)))
         if self.check:
             self.plan = self.check.plan(self.plan)
-        found = self._shared(found)
-        self._check_workers(found)
+        devices = self._shared(devices)
+        self._check_workers(devices)
         access = worker_program.log_access(options)
         claimed = worker_program.claim_log_dir(options, access, own_name=self._own_name(), run=self.name)
         log_dir, self._log_lock = claimed.path, claimed.lock
@@ -191,7 +191,7 @@ class _Launch:
         heartbeats = link.Heartbeats(self.loop, self.plan.terms.heartbeat_timeout_s)
         journal = Journal(os.path.join(log_dir, logfiles.JOURNAL), access)
         journal.begin(self.name, time.time(), setting)
-        workers = self._supervisor(setting, log_dir, access, found, token)
+        workers = self._supervisor(setting, log_dir, access, devices, token)
         agent = Agent(
             self.loop,
             plan=self.plan,
@@ -268,8 +268,8 @@ class _Launch:
         workers = self.plan.trainers
         if not self.options.devices_shared or found is None or workers <= len(found.used):
             return found
-        told = f"{workers} workers share {len(found.used)} {found.kind.value} devices: none is given one of its own"
-        self.output.say(told, "WARNING")
+        text = f"{workers} workers share {len(found.used)} {found.kind.value} devices: none is given one of its own"
+        self.output.say(text, "WARNING")
         return None
 
     def _check_workers(self, found: Devices | None) -> None:
@@ -437,14 +437,14 @@ def _print_command(
 
 def _open_some(count: int) -> list[int]:
     """So many descriptors that nobody needs."""
-    found: list[int] = []
+    sockets: list[int] = []
     try:
-        while len(found) < count:
-            found.append(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
+        while len(sockets) < count:
+            sockets.append(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
     except OSError:
-        _close_all(found)
+        _close_all(sockets)
         raise
-    return found
+    return sockets
 
 
 def _close_all(descriptors: list[int]) -> None:

@@ -38,8 +38,8 @@ class ReportWriter:
         """After the machine has taken an event, before its actions are performed."""
         report = self._reporting.step(phase, event, actions)
         if report:
-            told = replace(report, changed_s=time.time())
-            report_file.write(self._directory, told, mode=self._access.mode, group=self._access.group)
+            dated = replace(report, changed_s=time.time())
+            report_file.write(self._directory, dated, mode=self._access.mode, group=self._access.group)
         for action in actions:
             if isinstance(action, Exit) and action.status and action.code:
                 report_file.leave(action.code, action.words)

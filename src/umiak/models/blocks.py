@@ -200,11 +200,11 @@ class Interactions(nn.Layer):  # type: ignore[misc]
 
     def forward(self, fields: paddle.Tensor) -> paddle.Tensor:
         first = fields.transpose([0, 2, 1])
-        x, found = first, []
+        x, products = first, []
         for layer in self.layers:
             x = layer(x, first)
-            found.append(x.sum(axis=1))
-        return paddle.concat(found, axis=1)
+            products.append(x.sum(axis=1))
+        return paddle.concat(products, axis=1)
 
 
 class Products(nn.Layer):  # type: ignore[misc]

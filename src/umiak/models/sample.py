@@ -39,31 +39,31 @@ examples:
 def main(words: Sequence[str] | None = None) -> int:
     """The exit status."""
     parser = _parser()
-    said = parser.parse_args(words)
+    options = parser.parse_args(words)
     known = models()
-    if said.list:
+    if options.list:
         sys.stdout.write("".join(f"{name}\n" for name in known))
         return Exit.DONE
-    if said.model is None:
+    if options.model is None:
         parser.error("which model? --list shows them")
-    name = said.model.removeprefix("umiak.models.")
+    name = options.model.removeprefix("umiak.models.")
     if name not in known:
         meant = nearest(name, known)
         parser.error(
             f"no such model: {name}" + (f"; did you mean {meant}?" if meant else "; --list shows those there are")
         )
-    if said.samples < LEAST:
-        parser.error(f"--samples: {LEAST} or more, not {said.samples}")
-    if said.seed < 0:
-        parser.error(f"--seed: 0 or more, not {said.seed}")
-    directory = said.out or os.path.join("umiak_data", *name.split("."))
+    if options.samples < LEAST:
+        parser.error(f"--samples: {LEAST} or more, not {options.samples}")
+    if options.seed < 0:
+        parser.error(f"--seed: 0 or more, not {options.seed}")
+    directory = options.out or os.path.join("umiak_data", *name.split("."))
     make: Maker = importlib.import_module(f"umiak.models.{name}.sample").make
     try:
-        best = make(directory, said.samples, said.seed)
+        best = make(directory, options.samples, options.seed)
     except OSError as error:
         sys.stderr.write(f"error: can't be written: {error.filename}: {error.strerror}\n")
         return Exit.REFUSED
-    sys.stdout.write(json.dumps({"directory": directory, "samples": said.samples, "best": best}) + "\n")
+    sys.stdout.write(json.dumps({"directory": directory, "samples": options.samples, "best": best}) + "\n")
     return Exit.DONE
 
 

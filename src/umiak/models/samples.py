@@ -55,12 +55,12 @@ class Sample:
 
     def best(self) -> dict[str, float]:
         """What the true probabilities reach on the test part."""
-        found = {}
+        best = {}
         for name, truth in self.truths.items():
             metric = Auc(bins=FINE)
             metric.update(truth.probability[self.train :], self.labels[truth.label][self.train :])
-            found[name] = round(metric.values()["auc"], 5)
-        return found
+            best[name] = round(metric.values()["auc"], 5)
+        return best
 
     def write(self, directory: str) -> dict[str, float]:
         """Files below a directory; what was there under the same names is replaced. The same as `best`."""
@@ -155,8 +155,8 @@ class Criteo:
     def weights(self, rng: np.random.Generator, *slots: int, width: int = 1) -> Floats:
         """Something unknown about every id of some slots: [samples, slots, width]. Slots have the numbers of their names."""
         tables = rng.normal(size=(len(slots), MOST_IDS, width))
-        found: Floats = tables[np.arange(len(slots)), self.values[:, np.array(slots) - 1]]
-        return found
+        weights: Floats = tables[np.arange(len(slots)), self.values[:, np.array(slots) - 1]]
+        return weights
 
 
 SPARSE, DENSE = 26, 13
@@ -176,8 +176,8 @@ def criteo(rng: np.random.Generator, samples: int) -> Criteo:
 
 def pairs(vectors: Floats) -> Floats:
     """The products of all pairs of vectors, added up: [samples, slots, width] to [samples]."""
-    found: Floats = (vectors.sum(axis=1) ** 2 - (vectors**2).sum(axis=1)).sum(axis=1) / 2
-    return found
+    pairs: Floats = (vectors.sum(axis=1) ** 2 - (vectors**2).sum(axis=1)).sum(axis=1) / 2
+    return pairs
 
 
 # ---- tokens

@@ -69,15 +69,15 @@ class ClusterLookups:
     async def _read(self, lookup: ClassLookup) -> None:
         fresh_s = FRESH_S
         try:
-            found = found_in(lookup, await self._api.get(self._path(lookup)))
+            name = found_in(lookup, await self._api.get(self._path(lookup)))
         except (KubeRefused, KubeSilent) as error:
             is_missing = isinstance(error, KubeRefused) and error.status == 404
-            found = FoundClass(lookup=lookup, trouble="there is none of this name" if is_missing else str(error))
+            name = FoundClass(lookup=lookup, trouble="there is none of this name" if is_missing else str(error))
             fresh_s = AGAIN_S
         before = self._known.get(lookup)
-        self._known[lookup] = (time.monotonic() + fresh_s, found)
+        self._known[lookup] = (time.monotonic() + fresh_s, name)
         keys = self._waiting.pop(lookup)
-        if before is None or before[1] != found:
+        if before is None or before[1] != name:
             for key in keys:
                 self._changed(key)
 

@@ -80,11 +80,11 @@ def queue_step(view: JobView, observed: Observed) -> QueueStep:
         return QueueStep(unused=text)
     if observed.facts.kueue is None:
         return QueueStep(hold=QUEUED, message=f"queue {queue}: it is not known yet whether this cluster has Kueue")
-    found = next((each for each in ours if each.name == workload_name(view.job)), None)
-    spare = _deletions([each for each in ours if each is not found])
-    if found is None or found.workload is None:
+    workload = next((each for each in ours if each.name == workload_name(view.job)), None)
+    spare = _deletions([each for each in ours if each is not workload])
+    if workload is None or workload.workload is None:
         return _without_workload(view, observed, queue, spare)
-    step = _with_workload(view, observed, found, found.workload)
+    step = _with_workload(view, observed, workload, workload.workload)
     return QueueStep(
         actions=(*spare, *step.actions),
         hold=step.hold,

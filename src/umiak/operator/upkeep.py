@@ -224,8 +224,8 @@ def _pods(view: JobView, driver: GangDriver | None) -> tuple[list[OperatorAction
         and (data := told(view)) is not None
         and seen.digest != digest(data)
     ):
-        made = config_map(view.job, data)
-        actions.append(ReplaceObject(kind=CONFIG_MAP, name=seen.name, uid=seen.uid, body=made))
+        map_of_addresses = config_map(view.job, data)
+        actions.append(ReplaceObject(kind=CONFIG_MAP, name=seen.name, uid=seen.uid, body=map_of_addresses))
     elif seen is not None and not seen.is_deleting:
         woken, again = waking(view.current.values(), seen.digest, view.now_s)
         return [*actions, *woken], None, again
@@ -252,13 +252,13 @@ def _pods_in_words(count: int) -> str:
 
 def _drifted(view: JobView) -> tuple[str, ...]:
     """Roles of which pods say that they were made from another template."""
-    found = []
+    drifted = []
     for wish in view.spec.roles:
         now = template_digest(wish)
         pods = [view.current.get(slot.name) for slot in view.slots_of(wish.role)]
         if any(pod is not None and pod.digest and pod.digest.partition("-")[0] != now for pod in pods):
-            found.append(wish.role.value)
-    return tuple(found)
+            drifted.append(wish.role.value)
+    return tuple(drifted)
 
 
 # ---- deleting
@@ -294,8 +294,8 @@ def _has_log(view: JobView, pod: SeenPod) -> bool:
         or pod.is_deleting
     ):
         return False
-    found = trouble_of(pod, view)
-    is_own = found is not None and found.fault is not Fault.CLUSTER
+    trouble = trouble_of(pod, view)
+    is_own = trouble is not None and trouble.fault is not Fault.CLUSTER
     return is_own and (pod.ended_s is None or view.now_s < pod.ended_s + LOG_PATIENCE_S or _is_over(view))
 
 
@@ -322,8 +322,8 @@ def _delete(seen: SeenObject) -> DeleteObject:
 
 
 def _own(view: JobView, kind: str, name: str) -> SeenObject | None:
-    found = view.objects.get((kind, name))
-    return found if found is not None and found.owner_uid == view.job.uid else None
+    own = view.objects.get((kind, name))
+    return own if own is not None and own.owner_uid == view.job.uid else None
 
 
 def _ours(view: JobView, kinds: Iterable[str]) -> list[SeenObject]:

@@ -332,8 +332,8 @@ class SeenWorkload:
         return next((each for each in self.conditions if each.type == kind), None)
 
     def is_true(self, kind: str) -> bool:
-        found = self.condition(kind)
-        return found is not None and found.is_true
+        condition = self.condition(kind)
+        return condition is not None and condition.is_true
 
 
 @value

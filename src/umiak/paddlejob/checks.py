@@ -41,12 +41,12 @@ def check(job: PaddleJob, notes: FieldNotes) -> None:
 
 def message(problems: Iterable[Problem]) -> str:
     """Problems as the text of a condition."""
-    said = []
+    parts = []
     for problem in problems:
         because = f", because {problem.why}" if problem.why else ""
         hint = f" ({problem.hint})" if problem.hint else ""
-        said.append(f"{problem.where}: {problem.what}{because}{hint} [{problem.code}]")
-    return "; ".join(said)
+        parts.append(f"{problem.where}: {problem.what}{because}{hint} [{problem.code}]")
+    return "; ".join(parts)
 
 
 def _names(job: PaddleJob, notes: FieldNotes) -> None:
@@ -146,9 +146,9 @@ def _pod_fields(spec: JsonObject, path: str, notes: FieldNotes) -> None:
     if scheduler is not None and not isinstance(scheduler, str):
         notes.problem("UM-PDJ-001", f"{path}.schedulerName", f"must be a text: {shown(scheduler)}")
     for name in ("nodeSelector", "overhead"):
-        found = spec.get(name)
-        if found is not None and not isinstance(found, dict):
-            notes.problem("UM-PDJ-001", f"{path}.{name}", f"must be an object: {shown(found)}")
+        value = spec.get(name)
+        if value is not None and not isinstance(value, dict):
+            notes.problem("UM-PDJ-001", f"{path}.{name}", f"must be an object: {shown(value)}")
     tolerations = spec.get("tolerations")
     if tolerations is not None and not _is_list_of_objects(tolerations):
         notes.problem("UM-PDJ-001", f"{path}.tolerations", f"must be a list of objects: {shown(tolerations)}")
@@ -182,11 +182,11 @@ def _is_list_of_objects(found: object) -> bool:
 
 def _texts(metadata: JsonObject, path: str, notes: FieldNotes) -> None:
     for name in ("labels", "annotations"):
-        found = metadata.get(name)
-        if found is not None and not (
-            isinstance(found, dict) and all(isinstance(each, str) for each in found.values())
+        texts = metadata.get(name)
+        if texts is not None and not (
+            isinstance(texts, dict) and all(isinstance(each, str) for each in texts.values())
         ):
-            notes.problem("UM-PDJ-001", f"{path}.{name}", f"must be an object of texts: {shown(found)}")
+            notes.problem("UM-PDJ-001", f"{path}.{name}", f"must be an object of texts: {shown(texts)}")
 
 
 def _containers(containers: list[object], path: str, notes: FieldNotes) -> None:
@@ -210,11 +210,11 @@ def _containers(containers: list[object], path: str, notes: FieldNotes) -> None:
 
 def _lists(container: JsonObject, path: str, notes: FieldNotes) -> None:
     for key in ("env", "envFrom", "ports", "volumeMounts"):
-        found = container.get(key)
-        if found is not None and not _is_list_of_objects(found):
-            notes.problem("UM-PDJ-001", f"{path}.{key}", f"must be a list of objects: {shown(found)}")
+        items = container.get(key)
+        if items is not None and not _is_list_of_objects(items):
+            notes.problem("UM-PDJ-001", f"{path}.{key}", f"must be a list of objects: {shown(items)}")
             continue
-        for number, each in enumerate(found or ()):
+        for number, each in enumerate(items or ()):
             if key in _NAMED and not isinstance(each.get("name"), str):
                 what = f"must be a text: {shown(each['name'])}" if "name" in each else "is required"
                 notes.problem("UM-PDJ-001", f"{path}.{key}[{number}].name", what)

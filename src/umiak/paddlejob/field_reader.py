@@ -78,7 +78,7 @@ def object_of(
 ) -> JsonObject:
     """The fields of an object that can be read, by name. None and a missing object are an empty one."""
     known = {field.name: field for field in fields}
-    found: JsonObject = {}
+    values: JsonObject = {}
     if item is not None and not isinstance(item, dict):
         notes.problem("UM-PDJ-001", path, f"must be an object: {shown(item)}")
         item = None
@@ -89,11 +89,11 @@ def object_of(
         elif value is not None:
             read = _read(field, value, f"{path}.{name}", notes)
             if read is not None:
-                found[name] = read
+                values[name] = read
     for field in known.values():
         if field.required and (item or {}).get(field.name) is None:
             notes.problem("UM-PDJ-002", f"{path}.{field.name}", "is required", hint=f"it must be {field.kind.value}")
-    return found
+    return values
 
 
 def _unknown(
@@ -196,12 +196,12 @@ def _quantities(field: ResourceField, item: object, path: str, notes: FieldNotes
     if not isinstance(item, dict):
         _wrong(field, item, path, notes)
         return None
-    found = []
+    quantities = []
     for name, amount in sorted(item.items()):
         if isinstance(amount, bool) or not isinstance(amount, (str, int, float)):
             notes.problem(
                 "UM-PDJ-001", f"{path}.{one_line(name, LONGEST_SHOWN)}", f"must be a quantity: {shown(amount)}"
             )
         else:
-            found.append((name, amount if isinstance(amount, str) else shown(amount)))
-    return tuple(found)
+            quantities.append((name, amount if isinstance(amount, str) else shown(amount)))
+    return tuple(quantities)

@@ -238,20 +238,20 @@ RULES = (
 
 def name_rules(roles: tuple[str, ...] = ("ps", "worker", "heter")) -> tuple[CelRule, ...]:
     """Of the whole object: the names of its pods are host names."""
-    made = [
+    rules = [
         CelRule(
             rule="!self.metadata.name.contains('.')", message="the name must not have a dot: it is a part of host names"
         )
     ]
     for role in roles:
         last = f"string(self.spec.{role}.replicas > 0 ? self.spec.{role}.replicas - 1 : 0)"
-        made.append(
+        rules.append(
             CelRule(
                 rule=f"!has(self.spec.{role}) || size(self.metadata.name) + size({last}) + {len(role) + 2} <= {LONGEST_HOST}",
                 message=f"the name is too long: <name>-{role}-<index> is a host name, of at most {LONGEST_HOST} characters",
             )
         )
-    return tuple(made)
+    return tuple(rules)
 
 
 MISSPELLED = {"cleanPolicy": "cleanPodPolicy"}

@@ -32,9 +32,9 @@ _LEFT = re.compile(r"(?:(\d+)h )?(?:(\d+)m ?)?(?:(\d+(?:\.\d+)?)s)? ?left")
 
 def is_asked_for(job: PaddleJob) -> bool:
     """Whether the log is read: the job says so, or its workers run umiak."""
-    said = dict(job.annotations).get(ASKED_BY)
-    if said is not None:
-        return said == "log"
+    asker = dict(job.annotations).get(ASKED_BY)
+    if asker is not None:
+        return asker == "log"
     worker = job.spec.role(PodRole.WORKER)
     containers = ((worker.template.get("spec") or {}).get("containers") or ()) if worker else ()
     first = containers[0] if containers and isinstance(containers[0], dict) else {}
@@ -45,16 +45,16 @@ def is_asked_for(job: PaddleJob) -> bool:
 def read(log: str) -> tuple[tuple[str, str], ...]:
     """The last word of a log about progress; empty: it says nothing."""
     for line in reversed(log.splitlines()):
-        found = _marked(line) or _of_trainer(line)
-        if found:
-            return tuple(sorted(found.items())[:MOST_VALUES])
+        progress = _marked(line) or _of_trainer(line)
+        if progress:
+            return tuple(sorted(progress.items())[:MOST_VALUES])
     return ()
 
 
 def done(progress: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
     """The same of a job that has ended well."""
-    said = {**dict(progress), **({PERCENT: "100", ETA: "0"} if progress else {})}
-    return tuple(sorted(said.items()))
+    numbers = {**dict(progress), **({PERCENT: "100", ETA: "0"} if progress else {})}
+    return tuple(sorted(numbers.items()))
 
 
 def _marked(line: str) -> dict[str, str]:
@@ -62,10 +62,10 @@ def _marked(line: str) -> dict[str, str]:
     if not match:
         return {}
     try:
-        said = json.loads(match[1])
+        data = json.loads(match[1])
     except (ValueError, RecursionError):
         return {}
-    return {one_line(name, LONGEST_NAME): text for name, each in said.items() if (text := _text(each))}
+    return {one_line(name, LONGEST_NAME): text for name, each in data.items() if (text := _text(each))}
 
 
 def _of_trainer(line: str) -> dict[str, str]:
@@ -73,15 +73,15 @@ def _of_trainer(line: str) -> dict[str, str]:
     if not match:
         return {}
     epoch, epochs = int(match[1]), max(1, int(match[2]))
-    found = {"epoch": f"{epoch}/{epochs}", PERCENT: str(max(0, min(100, (epoch - 1) * 100 // epochs)))}
-    found["samplesPerSecond"] = match[3].replace(",", "")
+    progress = {"epoch": f"{epoch}/{epochs}", PERCENT: str(max(0, min(100, (epoch - 1) * 100 // epochs)))}
+    progress["samplesPerSecond"] = match[3].replace(",", "")
     for part in match[4].split("  "):
         if metric := _METRIC.fullmatch(part):
-            found[metric[1][:LONGEST_NAME]] = metric[2][:LONGEST_VALUE]
+            progress[metric[1][:LONGEST_NAME]] = metric[2][:LONGEST_VALUE]
         elif left := _LEFT.fullmatch(part):
             hours, minutes, seconds = [float(each or 0) for each in left.groups()]
-            found[ETA] = str(round(hours * 3600 + minutes * 60 + seconds))
-    return found
+            progress[ETA] = str(round(hours * 3600 + minutes * 60 + seconds))
+    return progress
 
 
 def _text(each: object) -> str:

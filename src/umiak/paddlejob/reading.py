@@ -61,12 +61,12 @@ class PaddleJobReading:
 def read(body: object) -> PaddleJobReading:
     """The job of a JSON object."""
     notes = FieldNotes()
-    found = body if isinstance(body, dict) else {}
+    plain = body if isinstance(body, dict) else {}
     if not isinstance(body, dict):
         notes.problem("UM-PDJ-001", "", f"a PaddleJob must be an object: {shown(body)}")
-    api = _api(found, notes)
-    metadata = _object(found.get("metadata"), "metadata", notes)
-    spec = found.get("spec")
+    api = _api(plain, notes)
+    metadata = _object(plain.get("metadata"), "metadata", notes)
+    spec = plain.get("spec")
     if spec is None:
         notes.problem("UM-PDJ-002", "spec", "is required")
         wanted = JobSpec(roles=())
@@ -88,7 +88,7 @@ def read(body: object) -> PaddleJobReading:
         finalizers=_texts(metadata.get("finalizers")),
         api=api,
         spec=with_defaults(wanted),
-        report=report_of(found.get("status"), api),
+        report=report_of(plain.get("status"), api),
     )
     if name and isinstance(spec, dict):
         checks.check(job, notes)
@@ -98,24 +98,24 @@ def read(body: object) -> PaddleJobReading:
 
 def spec_of(item: object, notes: FieldNotes) -> JobSpec:
     """The spec of a ``batch.paddlepaddle.org/v1`` PaddleJob, without defaults."""
-    found = object_of(FIELDS, item, "spec", notes, misspelled=MISSPELLED)
-    clean, intranet = found.get("cleanPodPolicy"), found.get("intranet")
+    spec = object_of(FIELDS, item, "spec", notes, misspelled=MISSPELLED)
+    clean, intranet = spec.get("cleanPodPolicy"), spec.get("intranet")
     return JobSpec(
-        roles=tuple([_role(role, found[role.value]) for role in PodRole if role.value in found]),
+        roles=tuple([_role(role, spec[role.value]) for role in PodRole if role.value in spec]),
         intranet=Intranet(intranet) if intranet else Intranet.POD_IP,
-        with_gloo=found.get("withGloo", 0),
+        with_gloo=spec.get("withGloo", 0),
         clean_pods=CleanPods(clean) if clean else None,
-        is_elastic="elastic" in found,
-        gang=_gang(found["schedulingPolicy"]) if "schedulingPolicy" in found else None,
-        run_policy=_run_policy(found.get("runPolicy", {}), {role.value: role for role in PodRole}, notes),
+        is_elastic="elastic" in spec,
+        gang=_gang(spec["schedulingPolicy"]) if "schedulingPolicy" in spec else None,
+        run_policy=_run_policy(spec.get("runPolicy", {}), {role.value: role for role in PodRole}, notes),
     )
 
 
 def kubeflow_spec_of(item: object, notes: FieldNotes) -> JobSpec:
     """The spec of a ``kubeflow.org/v1`` PaddleJob, without defaults."""
-    found = object_of(kubeflow_fields.FIELDS, item, "spec", notes)
-    policy: JsonObject = found.get("runPolicy", {})
-    roles: JsonObject = found.get("paddleReplicaSpecs", {})
+    spec = object_of(kubeflow_fields.FIELDS, item, "spec", notes)
+    policy: JsonObject = spec.get("runPolicy", {})
+    roles: JsonObject = spec.get("paddleReplicaSpecs", {})
     gang = policy.get("schedulingPolicy")
     run_policy = _run_policy(policy, {word: role for role, word in KUBEFLOW_ROLES.items()}, notes)
     return JobSpec(

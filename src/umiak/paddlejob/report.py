@@ -73,23 +73,23 @@ def status_of(report: JobReport, job: PaddleJob) -> JsonObject:
 
 def report_of(status: object, api: JobApi = JobApi.BATCH) -> JobReport:
     """What a status says; what can't be read in it counts as not written."""
-    found = status if isinstance(status, dict) else {}
-    counts = [_read_counts(role, found[role.value]) for role in PodRole if isinstance(found.get(role.value), dict)]
-    conditions = found.get("conditions")
+    plain = status if isinstance(status, dict) else {}
+    counts = [_read_counts(role, plain[role.value]) for role in PodRole if isinstance(plain.get(role.value), dict)]
+    conditions = plain.get("conditions")
     read = [_read_condition(each) for each in conditions] if isinstance(conditions, list) else []
     if api is JobApi.KUBEFLOW:
         read = [each for each in read if each and not each.reason.startswith(KUBEFLOW_REASON)]
-    phase = found.get("phase")
+    phase = plain.get("phase")
     report = JobReport(
         phase=_word(JobPhase, phase) or (OLD_PHASES.get(phase) if isinstance(phase, str) else None),
-        mode=_word(JobMode, found.get("mode")),
+        mode=_word(JobMode, plain.get("mode")),
         counts=tuple(counts),
         conditions=tuple({each.type: each for each in read if each}.values()),
-        start_s=_time(found.get("startTime")),
-        completion_s=_time(found.get("completionTime")),
-        selector=text_in(found.get("selector")),
+        start_s=_time(plain.get("startTime")),
+        completion_s=_time(plain.get("completionTime")),
+        selector=text_in(plain.get("selector")),
     )
-    read_back = {field.remembered: _READERS[field.kind](found.get(field.name)) for field in (*NUMBERS, *PAIRS)}
+    read_back = {field.remembered: _READERS[field.kind](plain.get(field.name)) for field in (*NUMBERS, *PAIRS)}
     return settled(replace(report, **read_back))
 
 

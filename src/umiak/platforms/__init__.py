@@ -171,12 +171,12 @@ def _forced(name: str, environ: Mapping[str, str], read: Callable[[str], str | N
     if placement is not None:
         return placement
     names = (*rule.markers, *rule.variables)
-    found = [name for name in names if environ.get(name)]
+    forced = [name for name in names if environ.get(name)]
     raise UmiakError.of(
         "UM-PLATFORM-002",
         f"this environment does not look like: {name}",
         where="--topology",
-        why=f"it is told by {', '.join(names)}; set here: {', '.join(found) or 'none of them'}",
+        why=f"it is told by {', '.join(names)}; set here: {', '.join(forced) or 'none of them'}",
         hint="leave `--topology` out to let umiak find the platform, or say `--topology none`",
     )
 

@@ -51,17 +51,17 @@ class Reader:
         text = self.text(name)
         if text is None:
             return None
-        found = whole(text)
-        if found is None or found < least:
+        number = whole(text)
+        if number is None or number < least:
             self.wrong("003", name, f"expected an integer, {least} or more: {text}")
             return None
-        return found
+        return number
 
     def port(self, name: str) -> int | None:
-        found = self.number(name, least=1)
-        if found is not None and found > 65535:
-            self.wrong("003", name, f"expected a port between 1 and 65535, got {found}")
-        return found
+        port = self.number(name, least=1)
+        if port is not None and port > 65535:
+            self.wrong("003", name, f"expected a port between 1 and 65535, got {port}")
+        return port
 
     def needed(self, name: str, *, least: int = 0) -> int:
         """A number without which the rule makes no sense. 0 stands in for it until ``settle`` raises."""
@@ -85,11 +85,11 @@ class Reader:
 
     def endpoints(self, name: str) -> tuple[str, ...]:
         """A list whose every item must be ``host:port``."""
-        found = self.items(name)
-        for item in found:
+        endpoints = self.items(name)
+        for item in endpoints:
             if self.host_port(item, name)[1] is None:
                 self.wrong("009", name, f"no port in: {item}")
-        return found
+        return endpoints
 
     def host_port(self, item: str, name: str) -> tuple[str, int | None]:
         """The two parts of an item found in variable ``name``."""
@@ -108,11 +108,11 @@ class Reader:
 
     def mapping(self, name: str) -> JsonObject:
         """A JSON object."""
-        found = self._json(name)
-        if not isinstance(found, dict):
-            self.wrong("008", name, f"expected a JSON object, got {found}")
+        mapping = self._json(name)
+        if not isinstance(mapping, dict):
+            self.wrong("008", name, f"expected a JSON object, got {mapping}")
             raise UmiakError(*self.problems)
-        return found
+        return mapping
 
     def strings(self, found: object, name: str) -> tuple[str, ...]:
         """A list of strings out of the JSON of variable ``name``."""
@@ -146,8 +146,8 @@ class Reader:
 
     def reason(self, rank: str, nodes: str) -> str:
         """The deciding variables as a person may read them: ``SLURM_NODEID=1 of SLURM_STEP_NUM_NODES=2``."""
-        said = [f"{name}={self.text(name)}" for name in (rank, nodes) if self.text(name) is not None]
-        return " of ".join(said)
+        settings = [f"{name}={self.text(name)}" for name in (rank, nodes) if self.text(name) is not None]
+        return " of ".join(settings)
 
     def settle(self, placement: Placement, *, rank: str, nodes: str, hosts: str, host: str | None = None) -> Placement:
         """The placement, if nothing contradicts it. The names say which variable to blame for which part."""

@@ -140,8 +140,8 @@ def _components(reader: Reader, listed: tuple[str, ...]) -> tuple[tuple[str, ...
     count = min(reader.number("SLURM_HET_SIZE") or 0, MOST_COMPONENTS)
     whole_components = [_hosts(reader, f"SLURM_JOB_NODELIST_HET_GROUP_{number}") for number in range(count)]
     inside = set(listed)
-    found = tuple(tuple(host for host in component if host in inside) for component in whole_components)
-    return found if sorted(host for component in found for host in component) == sorted(listed) else (listed,)
+    components = tuple(tuple(host for host in component if host in inside) for component in whole_components)
+    return components if sorted(host for component in components for host in component) == sorted(listed) else (listed,)
 
 
 def _with_roles(

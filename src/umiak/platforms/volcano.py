@@ -45,7 +45,7 @@ def place(reader: Reader) -> Placement | None:
 
 def groups(reader: Reader) -> dict[str, tuple[str, ...]]:
     """The hosts of each task by its name in lower case, as VC_<TASK>_HOSTS list them."""
-    found: dict[str, tuple[str, ...]] = {}
+    groups: dict[str, tuple[str, ...]] = {}
     for name in sorted(reader.environ):
         hosts = reader.items(name) if name.startswith("VC_") and name.endswith("_HOSTS") else ()
         if not hosts:
@@ -54,8 +54,8 @@ def groups(reader: Reader) -> dict[str, tuple[str, ...]]:
         count = reader.number(f"VC_{task}_NUM")
         if count is not None and count != len(hosts):
             reader.wrong("005", name, f"{len(hosts)} hosts are listed, but VC_{task}_NUM says: {count}")
-        found[task.lower()] = hosts
-    return found
+        groups[task.lower()] = hosts
+    return groups
 
 
 def _own_task(reader: Reader, tasks: dict[str, tuple[str, ...]]) -> str | None:

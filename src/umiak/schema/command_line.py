@@ -287,14 +287,14 @@ def _chosen(flag: Flag, heard: list[Setting], problems: list[Problem], notes: li
         return Setting(flag=flag, value=flag.default)
     first, others = heard[0], heard[1:]
     try:
-        found = _converted(first)
+        converted = _converted(first)
     except ValueError as error:
         problems.append(_bad_value(first, str(error)))
         return Setting(flag=flag, value=flag.default)
-    chosen = Setting(flag=flag, value=found, source=first.source, said_as=first.said_as, text=first.text)
+    chosen = Setting(flag=flag, value=converted, source=first.source, said_as=first.said_as, text=first.text)
     for other in others:
         try:
-            agrees = _converted(other) == found
+            agrees = _converted(other) == converted
         except ValueError:
             agrees = False
         if not agrees:

@@ -47,9 +47,9 @@ class Findings:
 
     def without(self, told: Container[tuple[str, str | None]]) -> Findings:
         """Those whose code and place were not told elsewhere; without the warnings."""
-        made = Findings()
-        made._problems = [each for each in self._problems if (each[1].code, each[1].where) not in told]
-        return made
+        rest = Findings()
+        rest._problems = [each for each in self._problems if (each[1].code, each[1].where) not in told]
+        return rest
 
     @property
     def problems(self) -> tuple[Problem, ...]:
@@ -57,8 +57,8 @@ class Findings:
 
     @property
     def warnings(self) -> tuple[Problem, ...]:
-        told = {_subject(*each) for each in self._problems if not each[0].line}
-        return _in_order([each for each in self._warnings if _subject(*each) not in told])
+        subjects = {_subject(*each) for each in self._problems if not each[0].line}
+        return _in_order([each for each in self._warnings if _subject(*each) not in subjects])
 
 
 MOST_LISTED = 20

@@ -198,14 +198,14 @@ class Parsed:
 
     def text(self, name: str) -> str:
         """The text of a flag; empty when there is none."""
-        found = self.settings[name].value
-        return "" if found is None else str(found)
+        value = self.settings[name].value
+        return "" if value is None else str(value)
 
     def number(self, name: str) -> int | None:
         """The number of a flag; ``None`` if there is none, or a word stands in its place."""
         setting = self.settings[name]
-        found = setting.value
-        return None if found is None or found == "" or found in setting.flag.words else int(found)
+        value = setting.value
+        return None if value is None or value == "" or value in setting.flag.words else int(value)
 
     def word(self, name: str) -> str | None:
         """The word that stands in the place of a number."""
@@ -213,8 +213,8 @@ class Parsed:
         return str(setting.value) if setting.value in setting.flag.words else None
 
     def seconds(self, name: str) -> float | None:
-        found = self.settings[name].value
-        return None if found is None or found == "" else float(found)
+        value = self.settings[name].value
+        return None if value is None or value == "" else float(value)
 
     def truth(self, name: str) -> bool:
         return self.settings[name].value is True

@@ -77,22 +77,22 @@ def _truth(_: Key, node: Node) -> bool:
 def _choice(key: Key, node: Node) -> Any:
     word = word_of(node).strip()
     lower = word.lower()
-    found = {each.lower(): each for each in key.choices}.get(lower) or {
+    choice = {each.lower(): each for each in key.choices}.get(lower) or {
         other.lower(): each for other, each in key.synonyms
     }.get(lower)
-    if found is None:
+    if choice is None:
         why = dict(key.refused_words).get(lower)
         what = f"not supported: {word}" if why else f"unknown value: {shortened(word) or 'nothing'}"
         raise BadValue(what, why=why, hint=choices(word, key.choices))
-    return int(found) if isinstance(key.default, int) else found
+    return int(choice) if isinstance(key.default, int) else choice
 
 
 def _names(_: Key, node: Node) -> tuple[str, ...]:
     words = node.items if isinstance(node, Listing) else (node,)
-    found = tuple([word_of(each).strip() for each in words])
-    if "" in found:
+    names = tuple([word_of(each).strip() for each in words])
+    if "" in names:
         raise BadValue("empty name")
-    return found
+    return names
 
 
 def _bounds(_: Key, node: Node) -> tuple[float, float]:

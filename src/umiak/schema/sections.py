@@ -87,8 +87,8 @@ class Said:
         return self._entries[name].node if name in self._entries else None
 
     def text(self, name: str) -> str | None:
-        found = self.get(name)
-        return None if found is None else str(found)
+        value = self.get(name)
+        return None if value is None else str(value)
 
     def number(self, name: str) -> int:
         return int(self.get(name))
@@ -160,7 +160,7 @@ def _meant(names: list[str]) -> str:
 
 def _take(said: Said, key: Key, entry: Entry, findings: Findings) -> None:
     try:
-        found = key.kind.read(key, entry.node)
+        value = key.kind.read(key, entry.node)
     except WrongType:
         needs = f"one of {', '.join(key.choices)}" if key.kind is kinds.CHOICE else key.kind.phrase
         findings.problem(
@@ -176,12 +176,12 @@ def _take(said: Said, key: Key, entry: Entry, findings: Findings) -> None:
         )
         said.wrong.add(key.name)
     else:
-        if found in (None, "", ()) and key.empty is not Empty.TAKEN:
+        if value in (None, "", ()) and key.empty is not Empty.TAKEN:
             if key.required or key.empty is Empty.REFUSED:
                 findings.problem("UM-CONFIG-011", entry.node.place, f"{said.label}: {entry.spoken} is empty")
                 said.wrong.add(key.name)
             return
-        said.take(entry, found)
+        said.take(entry, value)
 
 
 def _type_hint(key: Key, entry: Entry) -> str | None:

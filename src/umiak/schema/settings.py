@@ -102,8 +102,8 @@ else:
         if enum:
             row, kind = {"choices": words(enum), **row}, kinds.CHOICE
         empty = empty or (Empty.UNSAID if default in (None, "", (), {}) else Empty.REFUSED)
-        made = Key(name=key, meaning=meaning, kind=kind, default_said=default_text, empty=empty, **row)
-        return _Setting(key=made, enum=enum, read=read).with_default(default)
+        key_of_it = Key(name=key, meaning=meaning, kind=kind, default_said=default_text, empty=empty, **row)
+        return _Setting(key=key_of_it, enum=enum, read=read).with_default(default)
 
     def group(
         cls: type,
@@ -132,9 +132,9 @@ else:
                 delattr(cls, name)
             else:
                 setattr(cls, name, item.default)
-        made = value(cls)
-        made.__declared__ = declared
-        return made
+        settings = value(cls)
+        settings.__declared__ = declared
+        return settings
 
 
 @value

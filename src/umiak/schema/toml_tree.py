@@ -60,27 +60,27 @@ def _reader() -> Any:
 
 def _place_of(message: str) -> tuple[str, int, int]:
     """What the library says, and where: ``... (at line 3, column 5)``."""
-    found = re.search(r"\(at (?:line (\d+), column (\d+)|end of document)\)", message)
-    what = message[: found.start()].strip() if found else message
-    if found and found[1]:
-        return what, int(found[1]), int(found[2])
+    match = re.search(r"\(at (?:line (\d+), column (\d+)|end of document)\)", message)
+    what = message[: match.start()].strip() if match else message
+    if match and match[1]:
+        return what, int(match[1]), int(match[2])
     return what, 1, 1
 
 
 def _lines(text: str) -> dict[tuple[str, ...], tuple[int, int]]:
     """Line and column of every table and key that stands at the beginning of a line."""
-    found: dict[tuple[str, ...], tuple[int, int]] = {}
+    lines: dict[tuple[str, ...], tuple[int, int]] = {}
     inside: tuple[str, ...] = ()
     for number, line in enumerate(text.splitlines(), 1):
         if header := _HEADER.match(line):
             inside = _parts(header[1])
             for length in range(1, len(inside) + 1):
-                found.setdefault(inside[:length], (number, line.index("[") + 1))
+                lines.setdefault(inside[:length], (number, line.index("[") + 1))
         elif key := _KEY.match(line):
             parts = _parts(key[2])
             for length in range(1, len(parts) + 1):
-                found.setdefault((*inside, *parts[:length]), (number, len(key[1]) + 1))
-    return found
+                lines.setdefault((*inside, *parts[:length]), (number, len(key[1]) + 1))
+    return lines
 
 
 def _parts(dotted: str) -> tuple[str, ...]:

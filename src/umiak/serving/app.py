@@ -76,8 +76,8 @@ class ServingApp:
             text = self.counts.text(waiting=self._batcher.waiting, version=self._current)
             return HttpAnswer(body=text.encode(), kind="text/plain; version=0.0.4; charset=utf-8")
         if words == ["v2"]:
-            said = {"name": "umiak", "version": self._version, "extensions": ["binary_tensor_data"]}
-            return _json(said)
+            about = {"name": "umiak", "version": self._version, "extensions": ["binary_tensor_data"]}
+            return _json(about)
         if words == ["v2", "health", "live"]:
             return _json({"live": True})
         if words == ["v2", "health", "ready"]:

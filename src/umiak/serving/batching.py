@@ -77,8 +77,8 @@ class Batcher:
                 await self._wake.wait()
             taken = self._taken()
             self._on_batch(sum(each.asked.rows for each in taken), len(taken))
-            found = await loop.run_in_executor(self._thread, answered, [(each.model, each.asked) for each in taken])
-            for each, outputs in zip(taken, found, strict=True):
+            answers = await loop.run_in_executor(self._thread, answered, [(each.model, each.asked) for each in taken])
+            for each, outputs in zip(taken, answers, strict=True):
                 if each.answer.done():  # who asked has gone
                     continue
                 if isinstance(outputs, Exception):
@@ -131,14 +131,14 @@ def joined(model: ServedModel, asked: Sequence[InferenceRequest]) -> Mapping[str
     """Tensors of all requests one below the other; ids are filled up to the widest."""
     if len(asked) == 1:
         return asked[0].arrays
-    found = {}
+    joined = {}
     for of in model.signature.inputs:
         arrays = [each.arrays[of.name] for each in asked]
         if of.padding is not None and arrays[0].ndim == 2:
             width = max(array.shape[1] for array in arrays)
             arrays = [_wide(array, width, of.padding) for array in arrays]
-        found[of.name] = np.concatenate(arrays)
-    return found
+        joined[of.name] = np.concatenate(arrays)
+    return joined
 
 
 def _wide(array: Any, width: int, padding: int) -> Any:
@@ -148,9 +148,9 @@ def _wide(array: Any, width: int, padding: int) -> Any:
 
 
 def _divided(outputs: Mapping[str, Any], sizes: Sequence[int]) -> list[dict[str, Any] | Exception]:
-    found: list[dict[str, Any] | Exception] = []
+    divided: list[dict[str, Any] | Exception] = []
     at = 0
     for size in sizes:
-        found.append({name: array[at : at + size] for name, array in outputs.items()})
+        divided.append({name: array[at : at + size] for name, array in outputs.items()})
         at += size
-    return found
+    return divided

@@ -50,9 +50,9 @@ def newest(path: str) -> Version | None:
         return None
     for number in numbers:
         inside = os.path.join(path, number)
-        found = _version(number, inside) or _version(number, os.path.join(inside, "inference"))
-        if found is not None:
-            return found
+        newest = _version(number, inside) or _version(number, os.path.join(inside, "inference"))
+        if newest is not None:
+            return newest
     return None
 
 
@@ -88,8 +88,8 @@ class ServedModel:
         for name in self._predictor.get_input_names():
             self._predictor.get_input_handle(name).copy_from_cpu(np.ascontiguousarray(arrays[name]))
         self._predictor.run()
-        found = [self._predictor.get_output_handle(name).copy_to_cpu() for name in self._predictor.get_output_names()]
-        return {output.name: array for output, array in zip(self.signature.outputs, found, strict=True)}
+        outputs = [self._predictor.get_output_handle(name).copy_to_cpu() for name in self._predictor.get_output_names()]
+        return {output.name: array for output, array in zip(self.signature.outputs, outputs, strict=True)}
 
 
 def _predictor(path: str, threads: int) -> Any:

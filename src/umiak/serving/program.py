@@ -71,15 +71,15 @@ class ModelServer:
 
     async def start(self) -> None:
         """Load the newest version, then listen. UmiakError if either can't be."""
-        found = newest(self.options.models)
-        if found is None:
+        version = newest(self.options.models)
+        if version is None:
             raise UmiakError.of(
                 "UM-SERVE-002",
                 f"no inference model is there: {self.options.models}",
                 hint="write `save_inference_path:` in the config and train; or name a directory with --models",
             )
-        self.app.model = await asyncio.to_thread(ServedModel, found, self.options.threads)
-        self._say(f"serves version {found.name} of {self.options.name}: {found.path}")
+        self.app.model = await asyncio.to_thread(ServedModel, version, self.options.threads)
+        self._say(f"serves version {version.name} of {self.options.name}: {version.path}")
         options = self.options
         tls = tls_context(options.tls_certificate, options.tls_key) if options.tls_certificate else None
         try:
@@ -107,22 +107,22 @@ class ModelServer:
         """A newer version, or the same one written again, takes the place of the one that is served; requests that are there keep theirs."""
         while True:
             await asyncio.sleep(LOOK_EVERY_S)
-            found = await asyncio.to_thread(newest, self.options.models)
+            version = await asyncio.to_thread(newest, self.options.models)
             served = self.app.model.version if self.app.model else None
-            if found is None or found in (served, self._failed):
+            if version is None or version in (served, self._failed):
                 continue
             try:
-                model = await asyncio.to_thread(ServedModel, found, self.options.threads)
+                model = await asyncio.to_thread(ServedModel, version, self.options.threads)
             except UmiakError as error:
-                self._failed = found
+                self._failed = version
                 self.app.counts.failed_loads += 1
                 self._say(
-                    f"version {found.name} is passed over, version {served.name if served else '-'} stays: {error.problems[0].why}"
+                    f"version {version.name} is passed over, version {served.name if served else '-'} stays: {error.problems[0].why}"
                 )
                 continue
             self.app.model = model
             self.app.counts.swaps += 1
-            self._say(f"serves version {found.name} of {self.options.name} now: {found.path}")
+            self._say(f"serves version {version.name} of {self.options.name} now: {version.path}")
 
     def _count(self) -> None:
         self.app.counts.batches += 1

@@ -71,10 +71,10 @@ class ServedSignature:
 
     def input(self, name: str) -> ServedInput:
         """HttpRefusal if there is none of this name."""
-        found = next((each for each in self.inputs if each.name == name), None)
-        if found is None:
+        tensor = next((each for each in self.inputs if each.name == name), None)
+        if tensor is None:
             raise _bad(f"no input is called {name}: there are {', '.join(each.name for each in self.inputs)}")
-        return found
+        return tensor
 
 
 @value
@@ -93,7 +93,7 @@ class InferenceRequest:
 
 def signature_of(text: str) -> ServedSignature:
     """From the file that an inference model has beside it. ValueError, KeyError or TypeError if it is none."""
-    said = json.loads(text)
+    data = json.loads(text)
     return ServedSignature(
         inputs=tuple(
             [
@@ -104,13 +104,13 @@ def signature_of(text: str) -> ServedSignature:
                     shape=tuple(each["shape"]),
                     padding=each.get("padding"),
                 )
-                for each in said["inputs"]
+                for each in data["inputs"]
             ]
         ),
         outputs=tuple(
             [
                 ServedOutput(name=str(each["name"]), dtype=str(each["dtype"]), shape=tuple(each["shape"]))
-                for each in said["outputs"]
+                for each in data["outputs"]
             ]
         ),
     )
@@ -195,8 +195,8 @@ def _numbers(data: Any, kind: Any, count: int, name: str) -> Array:
     if not isinstance(data, list):
         raise _bad(f"input {name}: data is missing: a list of numbers")
     try:
-        found = np.array(data)
-        flat = found.reshape(-1)
+        array = np.array(data)
+        flat = array.reshape(-1)
     except (ValueError, OverflowError):
         raise _bad(f"input {name}: its data is no tensor") from None
     if flat.size != count:
@@ -208,8 +208,8 @@ def _numbers(data: Any, kind: Any, count: int, name: str) -> Array:
     if np.issubdtype(kind, np.integer) and flat.dtype.kind == "f":
         raise _bad(f"input {name}: its data has fractions, and is said to be of integers")
     with np.errstate(over="ignore"):
-        made: Array = flat.astype(kind)
-    return made
+        numbers: Array = flat.astype(kind)
+    return numbers
 
 
 def _fitted(of: ServedInput, array: Array) -> Array:
@@ -283,12 +283,12 @@ def _column(of: ServedInput, instances: Sequence[Mapping[str, Any]]) -> Array:
 
 def _object(body: bytes) -> dict[str, Any]:
     try:
-        found = json.loads(body)
+        data = json.loads(body)
     except (ValueError, RecursionError):
         raise _bad("the body is no JSON") from None
-    if not isinstance(found, dict):
+    if not isinstance(data, dict):
         raise _bad("the body is no JSON object")
-    return found
+    return data
 
 
 def _bad(what: str) -> HttpRefusal:
@@ -323,10 +323,10 @@ def instances_answer(outputs: Mapping[str, Array]) -> bytes:
     columns = {name: array.reshape(array.shape[0], -1) for name, array in outputs.items()}
     plain = {name: (array[:, 0] if array.shape[1] == 1 else array).tolist() for name, array in columns.items()}
     if len(plain) == 1:
-        (found,) = plain.values()
+        (instances,) = plain.values()
     else:
-        found = [dict(zip(plain, row, strict=True)) for row in zip(*plain.values(), strict=True)]
-    return json.dumps({"predictions": found}, separators=(",", ":")).encode()
+        instances = [dict(zip(plain, row, strict=True)) for row in zip(*plain.values(), strict=True)]
+    return json.dumps({"predictions": instances}, separators=(",", ":")).encode()
 
 
 def metadata(model: ServedSignature, *, name: str, versions: Sequence[str]) -> dict[str, Any]:

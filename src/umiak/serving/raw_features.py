@@ -70,9 +70,9 @@ class RawFeatures:
         table = self._tables.get(wanted.name)
         keys = column.ids if table is None else features.keys_of(table, column.ids)
         lengths = np.ones(len(keys), np.int64) if column.lengths is None else column.lengths
-        made = np.full((len(lengths), max(1, int(lengths.max(initial=1)))), wanted.padding or 0, np.int64)
-        made[np.arange(made.shape[1]) < lengths[:, None]] = keys.view(np.int64)
-        return made
+        array = np.full((len(lengths), max(1, int(lengths.max(initial=1)))), wanted.padding or 0, np.int64)
+        array[np.arange(array.shape[1]) < lengths[:, None]] = keys.view(np.int64)
+        return array
 
 
 def _is_numbered(feature: features.Feature) -> bool:

@@ -57,13 +57,13 @@ def _place(tree: Section, findings: Findings, backends: Collection[str]) -> Name
         )
         return None
     try:
-        said = word_of(entry.node).strip()
+        word = word_of(entry.node).strip()
     except WrongType:
-        said = ""
-    name = OTHER_NAMES.get(said.lower(), said.lower())
+        word = ""
+    name = OTHER_NAMES.get(word.lower(), word.lower())
     if name not in backends:
-        what = f"unknown backend: {shortened(said) or 'nothing'}"
-        findings.problem("UM-CONFIG-014", entry.node.place, what, hint=choices(said, sorted(backends)))
+        what = f"unknown backend: {shortened(word) or 'nothing'}"
+        findings.problem("UM-CONFIG-014", entry.node.place, what, hint=choices(word, sorted(backends)))
         return None
     rest = tuple([each for each in tree.entries if each.key != "backend"])
     return NamedPlace(name=name, backend=name, settings=Section(place=tree.place, entries=rest))

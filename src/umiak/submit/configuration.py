@@ -54,13 +54,13 @@ def load(at: SubmitContext) -> PlacesReading:
 
 def place(reading: PlacesReading, name: str | None) -> NamedPlace:
     """A place by its name; none: the default."""
-    found = reading.places.get(name or reading.default)
-    if found is None:
+    place = reading.places.get(name or reading.default)
+    if place is None:
         from umiak.schema.findings import choices
 
         hint = f"{choices(str(name), sorted(reading.places))}; or describe it in {PROJECT}: [place.{name}]"
         raise UmiakError.of("UM-SUBMIT-005", f"unknown place: {name}", hint=hint)
-    return found
+    return place
 
 
 def paths(at: SubmitContext) -> tuple[str, ...]:
@@ -93,8 +93,10 @@ def _rented(at: SubmitContext) -> list[str]:
 
 def _base(environ: Mapping[str, str], variable: str, default: str) -> str:
     """A base directory as the XDG specification has it: a path that is not absolute is not used."""
-    said = environ.get(variable, "")
-    return said if os.path.isabs(said) else os.path.join(environ.get("HOME") or os.path.expanduser("~"), default)
+    directory = environ.get(variable, "")
+    return (
+        directory if os.path.isabs(directory) else os.path.join(environ.get("HOME") or os.path.expanduser("~"), default)
+    )
 
 
 def _text(path: str, environ: Mapping[str, str]) -> str | None:

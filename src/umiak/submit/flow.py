@@ -63,8 +63,8 @@ class Flow(KnownRuns):
         unset = checks.unset_secrets(job, self.context.environ)
         if wrong := checks.wrong_values(job):
             return [*wrong, *unset]
-        found = [*checks.leaks(job, self.context.environ), *checks.refused(job, place.backend, place.name)]
-        return [*unset, *found, *self.backend(place).check(job)]
+        problems = [*checks.leaks(job, self.context.environ), *checks.refused(job, place.backend, place.name)]
+        return [*unset, *problems, *self.backend(place).check(job)]
 
     def warnings(self, job: Job, place: NamedPlace) -> list[Problem]:
         """What a person should know about a job that is submitted all the same."""
@@ -131,19 +131,19 @@ class Flow(KnownRuns):
         self.records.told(record)
 
     def _with_key(self, fresh: RunRecord, key: str) -> list[RunRecord]:
-        found = self.records.read(fresh.run_id)
-        if found is None:
+        record = self.records.read(fresh.run_id)
+        if record is None:
             return []
-        is_other = found.digest != fresh.digest
-        if is_other or run_choice.other_files(found, fresh.files):
+        is_other = record.digest != fresh.digest
+        if is_other or run_choice.other_files(record, fresh.files):
             what = "another command, place or directory" if is_other else "other files"
             raise UmiakError.of(
                 "UM-SUBMIT-009",
                 f"the key was used for another job: {key}",
-                why=f"{found.handle or found.run_id} has {what}",
+                why=f"{record.handle or record.run_id} has {what}",
                 hint="use another key for another job, or for the same one with changed files",
             )
-        return [found]
+        return [record]
 
     def _sent(self, job: Job, place: NamedPlace, record: RunRecord) -> Submitted:
         unrecorded = None

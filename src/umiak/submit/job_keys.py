@@ -67,10 +67,10 @@ def _replicas(_: Key, node: Node) -> Replicas:
 
 def _size(_: Key, node: Node) -> int:
     text = word_of(node).strip()
-    found = _SIZE.match(text)
-    if not found:
+    match = _SIZE.match(text)
+    if not match:
         raise BadValue(f"expected a size, got {shortened(text)}", hint="write it as 16GiB or 500MB")
-    return round(float(found[1]) * _UNITS[found[2].lower()])
+    return round(float(match[1]) * _UNITS[match[2].lower()])
 
 
 def _span(_: Key, node: Node) -> int:
@@ -119,15 +119,15 @@ def _transfers(_: Key, node: Node) -> tuple[Transfer, ...]:
     """``train_data: s3://bucket/day1``: where the job sees it, and where it is kept."""
     if not isinstance(node, Section):
         raise WrongType
-    found = []
+    transfers = []
     for entry in node.entries:
         if not isinstance(entry.node, Scalar) or not isinstance(entry.node.data, str):
             raise BadValue(f"{entry.key} needs a place", hint="write it as `train_data: s3://bucket/day1`")
         path = entry.key
         if path.startswith("/") or ".." in path.split("/"):
             raise BadValue(f"outside of the working directory: {shortened(path)}")
-        found.append(Transfer(url=entry.node.data.strip(), path=path))
-    return tuple(found)
+        transfers.append(Transfer(url=entry.node.data.strip(), path=path))
+    return tuple(transfers)
 
 
 COMMAND = Kind(phrase="a command line or a list of words", read=_command)
@@ -222,11 +222,11 @@ _MERGED = {"env": False, "roles": True}
 
 def merged(tree: Section, override: Section) -> Section:
     """The job of one place. What no place may change is left as it is."""
-    made = replace(tree, entries=tuple([each for each in tree.entries if each.key != KEY]))
+    rest = replace(tree, entries=tuple([each for each in tree.entries if each.key != KEY]))
     for entry in override.entries:
         if entry.key not in KEPT:
-            made = made.put(_laid_over(made.get(entry.key), entry))
-    return made
+            rest = rest.put(_laid_over(rest.get(entry.key), entry))
+    return rest
 
 
 def _laid_over(below: Entry | None, above: Entry) -> Entry:

@@ -50,24 +50,24 @@ def text() -> str:
 
 
 def _section(table: tuple[Key, ...], inner: dict[str, Schema]) -> Schema:
-    made: Schema = {
+    schema: Schema = {
         "type": "object",
         "properties": {key.name: _key(key, inner.get(key.name)) for key in table},
         "additionalProperties": False,
     }
     required = [key.name for key in table if key.required]
-    return {**made, "required": required} if required else made
+    return {**schema, "required": required} if required else schema
 
 
 def _key(key: Key, inner: Schema | None) -> Schema:
-    made = {**(inner or _FIXED.get(key.kind) or BY_KEY[key.kind](key))}
+    schema = {**(inner or _FIXED.get(key.kind) or BY_KEY[key.kind](key))}
     if not key.required:
-        made = or_null(made)
-    said = f" Default: {key.default_said}." if key.default_said else ""
-    made["description"] = f"{key.meaning}{said}"
+        schema = or_null(schema)
+    default = f" Default: {key.default_said}." if key.default_said else ""
+    schema["description"] = f"{key.meaning}{default}"
     if key.default is not None:
-        made["default"] = key.default
-    return made
+        schema["default"] = key.default
+    return schema
 
 
 _WORDS: Schema = {"anyOf": [TEXT, {"type": "array", "items": TEXT}]}

@@ -175,7 +175,7 @@ class KnownRuns:
         """The runs on the place that this file describes, as far as they are not over;
         the ends of the others are kept now.
         """
-        found = []
+        runs = []
         for record in self.records.all():
             kept = self.records.place(record.place_file) if record.place_file and not record.is_final else None
             if kept is None or kept[0].settings.place.source != source or not record.handle:
@@ -186,8 +186,8 @@ class KnownRuns:
             except UmiakError:
                 is_over = False
             if not is_over:
-                found.append(run)
-        return found
+                runs.append(run)
+        return runs
 
     def lose(self, run: KnownRun, reason: str) -> None:
         """Keep that nobody can know any more how a run ended."""

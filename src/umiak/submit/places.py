@@ -53,7 +53,7 @@ def read(files: Iterable[tuple[str, str]], backends: Collection[str]) -> PlacesR
     """The places of these texts, each with the path of its file."""
     findings = Findings()
     nothing = Section(place=Place(source="umiak"))
-    found: dict[str, NamedPlace] = {}
+    places: dict[str, NamedPlace] = {}
     machines: dict[str, Section] = {}
     default = None
     for source, text in files:
@@ -65,7 +65,7 @@ def read(files: Iterable[tuple[str, str]], backends: Collection[str]) -> PlacesR
                 for each in entry.node.entries:
                     place = _place(each.key, each.place, each.node, backends, findings)
                     if place:
-                        found.setdefault(place.name, place)
+                        places.setdefault(place.name, place)
             elif entry.key == "machines" and isinstance(entry.node, Section):
                 for each in entry.node.entries:
                     if _is_table(each.key, each.place, each.node, findings, "machines"):
@@ -80,16 +80,16 @@ def read(files: Iterable[tuple[str, str]], backends: Collection[str]) -> PlacesR
                 findings.problem(
                     "UM-CONFIG-013", entry.place, what, hint='write `[place.lab]` and below it `backend = "ssh"`'
                 )
-    found.setdefault(LOCAL, NamedPlace(name=LOCAL, backend=LOCAL, settings=nothing))
-    if default and default[0] not in found:
+    places.setdefault(LOCAL, NamedPlace(name=LOCAL, backend=LOCAL, settings=nothing))
+    if default and default[0] not in places:
         findings.problem(
             "UM-CONFIG-015",
             default[1],
             f"default_place: there is no place named {shortened(default[0])}",
-            hint=choices(default[0], found),
+            hint=choices(default[0], places),
         )
     return PlacesReading(
-        places=found,
+        places=places,
         machines=machines,
         default=default[0] if default else LOCAL,
         problems=findings.problems,

@@ -93,12 +93,12 @@ class Records:
 
     def all(self) -> list[RunRecord]:
         """Every record that can be understood, the newest first."""
-        found = []
+        records = []
         for name in self._names():
             record = self.read(name)
             if record is not None:
-                found.append(record)
-        return sorted(found, key=lambda record: record.submitted_s, reverse=True)
+                records.append(record)
+        return sorted(records, key=lambda record: record.submitted_s, reverse=True)
 
     def named(self, start: str) -> list[str]:
         """The ids of runs that begin so; the one that is just this, if there is one."""
@@ -210,10 +210,10 @@ class Records:
 
     def _names(self) -> list[str]:
         try:
-            found = os.listdir(self._path)
+            names = os.listdir(self._path)
         except FileNotFoundError:
             return []
-        return [name[: -len(SUFFIX)] for name in found if name.endswith(SUFFIX) and name[0] != "."]
+        return [name[: -len(SUFFIX)] for name in names if name.endswith(SUFFIX) and name[0] != "."]
 
     def _file(self, run_id: str) -> str:
         return f"{self._path}/{run_id}{SUFFIX}"

@@ -58,11 +58,11 @@ def make(place: NamedPlace, context: SubmitContext) -> Backend:
 
 
 def _factory(name: str) -> BackendFactory:
-    found: BackendFactory
+    factory: BackendFactory
     if name in OURS:
         module, _, attribute = OURS[name].partition(":")
-        found = getattr(__import__(module, fromlist=[attribute]), attribute)
-        return found
+        factory = getattr(__import__(module, fromlist=[attribute]), attribute)
+        return factory
     entry = _others().get(name)
     if entry is None:
         raise UmiakError.of(
@@ -71,7 +71,7 @@ def _factory(name: str) -> BackendFactory:
             hint=f"it is one of {', '.join(sorted(BackendNames()))}; is the package that brings it installed here?",
         )
     try:
-        found = entry.load()
+        factory = entry.load()
     except Exception as error:
         raise UmiakError.refused(
             "UM-SUBMIT-004",
@@ -79,7 +79,7 @@ def _factory(name: str) -> BackendFactory:
             why=f"{type(error).__name__}: {error}",
             hint="is everything that the package needs installed?",
         ) from error
-    return found
+    return factory
 
 
 def _others() -> Mapping[str, EntryPoint]:

@@ -32,9 +32,9 @@ def with_handle(records: Iterable[RunRecord], text: str) -> list[RunRecord]:
     """Records whose handle begins so; just the one whose whole handle it is.
     A number is whole: 42 is another run than 4242.
     """
-    found = [each for each in records if each.handle.startswith(text)]
-    whole = [each for each in found if each.handle == text]
-    return whole or ([] if text.rpartition("/")[2].isdigit() else found)
+    matching = [each for each in records if each.handle.startswith(text)]
+    whole = [each for each in matching if each.handle == text]
+    return whole or ([] if text.rpartition("/")[2].isdigit() else matching)
 
 
 def chosen(text: str, candidates: Sequence[RunRecord], state_of: StateOf) -> RunRecord:

@@ -51,11 +51,11 @@ _FIRST = tuple(name for name in fields(RunRecord) if name not in (*_LATER, "stat
 
 def to_plain(record: RunRecord) -> JsonObject:
     """For JSON. A status without its nodes."""
-    made = {name: getattr(record, name) for name in (*_FIRST, *_LATER)}
+    plain = {name: getattr(record, name) for name in (*_FIRST, *_LATER)}
     if record.status is not None:
-        told = {name: getattr(record.status, name) for name in _STATUS}
-        made["status"] = {"state": record.status.state.value, **told}
-    return made
+        status = {name: getattr(record.status, name) for name in _STATUS}
+        plain["status"] = {"state": record.status.state.value, **status}
+    return plain
 
 
 def from_plain(data: JsonMapping) -> RunRecord:

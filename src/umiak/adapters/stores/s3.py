@@ -241,8 +241,8 @@ class S3Store:
         key = f"AWS4{secret}".encode()
         for part in scope.split("/"):
             key = hmac.new(key, part.encode(), hashlib.sha256).digest()
-        found = hmac.new(key, text.encode(), hashlib.sha256).hexdigest()
+        signature = hmac.new(key, text.encode(), hashlib.sha256).hexdigest()
         added["Authorization"] = (
-            f"AWS4-HMAC-SHA256 Credential={access}/{scope}, SignedHeaders={names}, Signature={found}"
+            f"AWS4-HMAC-SHA256 Credential={access}/{scope}, SignedHeaders={names}, Signature={signature}"
         )
         return added

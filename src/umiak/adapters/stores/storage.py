@@ -156,10 +156,10 @@ def version_of(info: JsonMapping) -> str:
     empty where that says nothing.
     """
     marks = {_plain_name(name): str(mark) for name, mark in info.items() if mark not in (None, "")}
-    told = sorted((name, mark) for name, mark in marks.items() if name in VERSION_MARKS)
-    if not told:
+    marks_there = sorted((name, mark) for name, mark in marks.items() if name in VERSION_MARKS)
+    if not marks_there:
         return ""
-    return hashlib.sha256(repr((info.get("size"), told)).encode()).hexdigest()[:24]
+    return hashlib.sha256(repr((info.get("size"), marks_there)).encode()).hexdigest()[:24]
 
 
 def forget_listings(system_: Any) -> None:

@@ -155,10 +155,10 @@ def _path(name: str) -> str:
 
 def _test(test: Test) -> str:
     path = _path(test.name)
-    said = f'eq {path} "{test.equals}"' if test.equals else f"ge (int {path}) {test.least}" if test.least else path
+    condition = f'eq {path} "{test.equals}"' if test.equals else f"ge (int {path}) {test.least}" if test.least else path
     if test.since:  # `-0`: providers append words of their own to it
-        said = f'and ({said}) (semverCompare ">={test.since}-0" $.Capabilities.KubeVersion.Version)'
-    return f"not ({said})" if test.is_not else said
+        condition = f'and ({condition}) (semverCompare ">={test.since}-0" $.Capabilities.KubeVersion.Version)'
+    return f"not ({condition})" if test.is_not else condition
 
 
 KUSTOMIZATION, CRD, OPERATOR = "kustomization.yaml", "crd.yaml", "operator.yaml"

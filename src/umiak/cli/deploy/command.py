@@ -28,15 +28,15 @@ def main(argv: Sequence[str], environ: Mapping[str, str], printer: Printer) -> i
         _write(parsed.text("kustomize"), chart.kustomize_files(options))
         printer.note(f"written: `kubectl apply -k {parsed.text('kustomize')}`")
         return Exit.DONE
-    made = objects.objects(options)
+    objects_ = objects.objects(options)
     if parsed.truth("delete"):
-        made = objects.leaving(options, with_definitions=parsed.truth("crd"))
+        objects_ = objects.leaving(options, with_definitions=parsed.truth("crd"))
         if parsed.truth("crd"):
             printer.talk("warning: all PaddleJobs of the cluster are deleted with their definition")
     if parsed.truth("json"):
-        printer.data(json.dumps({"apiVersion": "v1", "kind": "List", "items": made}, indent=2))
+        printer.data(json.dumps({"apiVersion": "v1", "kind": "List", "items": objects_}, indent=2))
     else:
-        printer.data(chart.documents(made))
+        printer.data(chart.documents(objects_))
     return Exit.DONE
 
 

@@ -75,14 +75,14 @@ class DeployOptions:
 
 def objects(options: DeployOptions) -> list[JsonObject]:
     """In the order in which they can be created."""
-    made: list[JsonObject] = []
+    objects: list[JsonObject] = []
     if options.has_crd:
-        made += definitions(options)
+        objects += definitions(options)
     if options.has_operator:
-        made += _filled([_namespace()], options)
+        objects += _filled([_namespace()], options)
         for tree in TREES.values():
-            made += _filled(tree, options)
-    return made
+            objects += _filled(tree, options)
+    return objects
 
 
 def leaving(options: DeployOptions, *, with_definitions: bool) -> list[JsonObject]:
@@ -96,8 +96,8 @@ def leaving(options: DeployOptions, *, with_definitions: bool) -> list[JsonObjec
 
 def definitions(options: DeployOptions) -> list[JsonObject]:
     """The custom resources."""
-    made = [crd.old_resource() if options.is_old_cluster else crd.resource()]
-    return [*made, crd.kubeflow_resource()] if options.all_values["kubeflow"] else made
+    definitions = [crd.old_resource() if options.is_old_cluster else crd.resource()]
+    return [*definitions, crd.kubeflow_resource()] if options.all_values["kubeflow"] else definitions
 
 
 def rights(options: DeployOptions) -> list[JsonObject]:
@@ -112,16 +112,16 @@ def deployment(options: DeployOptions) -> JsonObject:
 
 def arguments(options: DeployOptions) -> list[str]:
     """The flags of `umiak operator`."""
-    said: list[str] = deployment(options)["spec"]["template"]["spec"]["containers"][0]["args"]
-    return said
+    arguments: list[str] = deployment(options)["spec"]["template"]["spec"]["containers"][0]["args"]
+    return arguments
 
 
 def _filled(tree: list[Any], options: DeployOptions) -> list[JsonObject]:
-    made = filled(tree, options.all_values, options.namespace)
-    for each in made:
+    tree_ = filled(tree, options.all_values, options.namespace)
+    for each in tree_:
         if options.is_old_cluster and each["kind"] == "PodDisruptionBudget":
             each["apiVersion"] = "policy/v1beta1"
-    return made
+    return tree_
 
 
 # ---- the trees
@@ -157,15 +157,15 @@ def _rights() -> list[Any]:
 
 def _manager(place: JsonObject) -> list[Any]:
     """What the operator may do about jobs: everywhere, or in one namespace."""
-    made: list[Any] = [_role(MANAGER, place, manager_rules(is_everywhere=not place)), _binding(MANAGER, place)]
-    made += [
+    rights: list[Any] = [_role(MANAGER, place, manager_rules(is_everywhere=not place)), _binding(MANAGER, place)]
+    rights += [
         When(test=Test(name="scheduling", equals=name), then=[_role(GANG, place, rules), _binding(GANG, place)])
         for name, rules in ((each, gang_rules(each)) for each in GANG_GROUPS)
     ]
     kubeflow = [_role(KUBEFLOW, place, job_rules(crd.KUBEFLOW_GROUP)), _binding(KUBEFLOW, place)]
     kueue = [_role(KUEUE, place, kueue_rules()), _binding(KUEUE, place)]
     return [
-        *made,
+        *rights,
         When(test=Test(name="kubeflow"), then=kubeflow),
         When(test=Test(name="kueue"), then=kueue),
     ]
@@ -183,14 +183,14 @@ def election_rules() -> list[JsonObject]:
 
 def manager_rules(*, is_everywhere: bool = True) -> list[JsonObject]:
     """Jobs and their children. Nodes belong to no namespace: an operator for one namespace does not look at them."""
-    made = [
+    rules = [
         *job_rules(GROUP),
         _rule("", ["pods"], [*CHILD, "patch"]),
         _rule("", ["pods/log"], ["get"]),
         _rule("", ["services", "configmaps"], WRITTEN),
         _rule("", ["events"], ["create", "patch"]),
     ]
-    return [*made, _rule("", ["nodes"], READ)] if is_everywhere else made
+    return [*rules, _rule("", ["nodes"], READ)] if is_everywhere else rules
 
 
 def job_rules(group: str) -> list[JsonObject]:
@@ -238,7 +238,7 @@ def _people_roles() -> list[JsonObject]:
     """Those who may edit a namespace may edit PaddleJobs in it, and likewise for viewing:
     the cluster adds these rules to its own roles.
     """
-    made = []
+    roles = []
     for name, verbs, aggregate in (
         (EDITOR, [*WRITTEN, "deletecollection"], ("admin", "edit")),
         (VIEWER, READ, ("view",)),
@@ -247,8 +247,8 @@ def _people_roles() -> list[JsonObject]:
         if name == EDITOR:
             rules.append(_rule(GROUP, [f"{PLURAL}/scale"], ["get", "update", "patch"]))
         labels = {f"{RBAC}/aggregate-to-{each}": "true" for each in aggregate}
-        made.append(_role(name, {}, rules, labels))
-    return made
+        roles.append(_role(name, {}, rules, labels))
+    return roles
 
 
 def _pages() -> list[Any]:

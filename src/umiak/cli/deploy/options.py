@@ -76,7 +76,7 @@ def _values(parsed: Parsed, problems: list[Problem]) -> JsonObject:
 
 
 def _pairs(parsed: Parsed, flag: str, problems: list[Problem]) -> dict[str, str]:
-    found = {}
+    pairs = {}
     for word in parsed.texts.get(flag, ()):
         name, sign, text = word.partition("=")
         if not sign or not name:
@@ -84,13 +84,13 @@ def _pairs(parsed: Parsed, flag: str, problems: list[Problem]) -> dict[str, str]
             hint = f"write it as {parsed[flag].flag.metavar}"
             problems.append(Problem(code="UM-DEPLOY-041", what=what, hint=hint))
         else:
-            found[name] = text
-    return found
+            pairs[name] = text
+    return pairs
 
 
 def _toleration(word: str) -> dict[str, str]:
     """A taint as `kubectl taint` writes it: ``gpu=yes:NoSchedule``, ``gpu:NoSchedule``, ``gpu``."""
     pair, _, effect = word.partition(":")
     key, sign, text = pair.partition("=")
-    made = {"key": key, "operator": "Equal", "value": text} if sign else {"key": key, "operator": "Exists"}
-    return {**made, "effect": effect} if effect else made
+    toleration = {"key": key, "operator": "Equal", "value": text} if sign else {"key": key, "operator": "Exists"}
+    return {**toleration, "effect": effect} if effect else toleration

@@ -80,8 +80,8 @@ def filled(documents: Iterable[Any], values: JsonMapping, namespace: str) -> lis
 
 def holds(test: Test, values: JsonMapping) -> bool:
     """Whether it is so with these values."""
-    found = values[test.name]
-    answer = found == test.equals if test.equals else found >= test.least if test.least else bool(found)
+    value = values[test.name]
+    answer = value == test.equals if test.equals else value >= test.least if test.least else bool(value)
     return bool(answer) is not test.is_not
 
 
@@ -98,11 +98,11 @@ def _documents(documents: Iterable[Any], values: JsonMapping) -> Iterator[JsonOb
 
 def _filled(node: Any, values: JsonMapping) -> Any:
     if isinstance(node, Put):
-        found = values[node.name]
+        value = values[node.name]
         if node.prefix:
-            text = ",".join(found) if isinstance(found, (list, tuple)) else str(found)
+            text = ",".join(value) if isinstance(value, (list, tuple)) else str(value)
             return f"{node.prefix}{text}{node.suffix}"
-        return found
+        return value
     if isinstance(node, Joined):
         return {**_filled(node.plain, values), **values[node.name]}
     if isinstance(node, dict):

@@ -251,23 +251,23 @@ def values_yaml() -> str:
 def schema() -> str:
     """values.schema.json of the chart. A chart above this one may say ``global`` to all."""
     properties = {each.name: {"description": each.meaning, **each.schema} for each in VALUES}
-    made = {
+    schema = {
         "$schema": "http://json-schema.org/draft-07/schema#",
         "title": "Values of the chart umiak-operator",
         "type": "object",
         "properties": {**properties, "global": {"type": "object"}},
         "additionalProperties": False,
     }
-    return json.dumps(made, indent=2) + "\n"
+    return json.dumps(schema, indent=2) + "\n"
 
 
 def refusals(values: JsonMapping) -> list[ValueRefusal]:
     """Everything that the schema does not allow."""
-    found = []
+    refusals = []
     for name, item in values.items():
         for path, what, given in _refused(BY_NAME[name].schema, item, name):
-            found.append(ValueRefusal(value=name, path=path, what=what, given=given))
-    return found
+            refusals.append(ValueRefusal(value=name, path=path, what=what, given=given))
+    return refusals
 
 
 def _words(each: ChartValue) -> str:

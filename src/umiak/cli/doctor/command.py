@@ -138,13 +138,15 @@ def _examine(name: str | None, environ: Mapping[str, str]) -> PlaceFacts:
         backend = flow.backend(place)
         look = getattr(backend, "examine", None)
         if look is not None:
-            found = [PlaceFinding(text=each.text, problem=each.problem, is_warning=each.is_warning) for each in look()]
+            findings = [
+                PlaceFinding(text=each.text, problem=each.problem, is_warning=each.is_warning) for each in look()
+            ]
         else:
             smallest = Job(name="doctor", command=("true",), roles=(RoleSpec(),), framework=FrameworkName.NONE)
-            found = [PlaceFinding(problem=each) for each in backend.check(smallest)]
+            findings = [PlaceFinding(problem=each) for each in backend.check(smallest)]
     except UmiakError as error:
         return PlaceFacts(name=name or "", error=error.problems)
-    return PlaceFacts(name=name, backend=place.backend, findings=tuple(found))
+    return PlaceFacts(name=name, backend=place.backend, findings=tuple(findings))
 
 
 class _Screen:

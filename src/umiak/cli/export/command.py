@@ -43,7 +43,7 @@ def main(argv: Sequence[str], environ: Mapping[str, str], printer: Printer) -> i
         what = f"{error.filename}: {error.strerror}" if error.filename else str(error)
         raise UmiakError.refused("UM-EXPORT-006", what, hint="name a place for --out that can be written") from error
     if parsed.truth("json"):
-        told = {
+        summary = {
             "out": done.out,
             "format": done.format,
             "checkpoint": done.checkpoint,
@@ -51,7 +51,7 @@ def main(argv: Sequence[str], environ: Mapping[str, str], printer: Printer) -> i
             "gap": done.gap,
             "left_out": [*done.outside],
         }
-        printer.data(json.dumps(told, indent=2))
+        printer.data(json.dumps(summary, indent=2))
     else:
         for line in _lines(done, parsed):
             say(line)

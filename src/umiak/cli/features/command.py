@@ -50,22 +50,22 @@ def main(argv: Sequence[str], environ: Mapping[str, str], printer: Printer) -> i
 
 
 def _wrong(word: str, parsed: Parsed) -> list[Problem]:
-    found = []
+    problems = []
     needed = (("model", "-m"), ("data", "--data")) if word == "fit" else (("model", "-m"),)
     for name, spoken in needed:
         if not parsed.said(name):
             hint = f"`umiak features {word} -m CONFIG{' --data FILES' if word == 'fit' else ''}`"
-            found.append(Problem(code="UM-CLI-005", what=f"umiak features {word}: {spoken} is missing", hint=hint))
+            problems.append(Problem(code="UM-CLI-005", what=f"umiak features {word}: {spoken} is missing", hint=hint))
     only_fit = ("fresh", "threads", "memory", "bad_rows")
     unused = (*only_fit, "data") if word == "show" else only_fit if word == "check" else ()
     for name in unused:
         if parsed.said(name):
             what = f"umiak features {word}: --{name} has no effect"
-            found.append(Problem(code="UM-CLI-005", what=what, hint="it belongs to `umiak features fit`"))
+            problems.append(Problem(code="UM-CLI-005", what=what, hint="it belongs to `umiak features fit`"))
     if _share(parsed) is None:
         what = f"--bad_rows is {parsed.text('bad_rows')}: a share from 0 to 1 is expected"
-        found.append(Problem(code="UM-CLI-005", what=what, hint="such as 0.01"))
-    return found
+        problems.append(Problem(code="UM-CLI-005", what=what, hint="such as 0.01"))
+    return problems
 
 
 def _share(parsed: Parsed) -> float | None:
@@ -114,8 +114,8 @@ def _fit(parsed: Parsed, printer: Printer) -> int:
     features.FeatureTransform(lock)  # two words with one hash are found here, not when a training starts
     written = features.write_lock(lock, path)
     if parsed.truth("json"):
-        told = {"lock": path, "files": list(written), "sha256": lock.sha256, "rows": lock.rows}
-        printer.data(json.dumps({**told, "seconds": round(time.monotonic() - started, 3)}))
+        summary = {"lock": path, "files": list(written), "sha256": lock.sha256, "rows": lock.rows}
+        printer.data(json.dumps({**summary, "seconds": round(time.monotonic() - started, 3)}))
         return Exit.DONE
     words = sum(len(table.vocabulary.words) for table in lock.tables.values() if table.vocabulary is not None)
     older = previous.tables.values() if previous is not None else ()

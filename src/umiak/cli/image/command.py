@@ -61,11 +61,11 @@ def main(argv: Sequence[str], environ: Mapping[str, str], printer: Printer) -> i
 
 def _recipe(parsed: Parsed) -> ImageRecipe:
     findings = FlagFindings(parsed)
-    said = parsed.text("paddle")
+    version = parsed.text("paddle")
     recipe = ImageRecipe(
         device=ImageDevice(parsed.text("device")),
         cuda=parsed.text("cuda"),
-        paddle="" if said.lower() == NONE else said,
+        paddle="" if version.lower() == NONE else version,
         platform=ImagePlatform(parsed.text("platform")),
         base=parsed.text("base"),
         registry=parsed.text("registry"),

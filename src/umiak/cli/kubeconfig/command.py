@@ -130,10 +130,12 @@ def _add(own: JsonMapping, brought: JsonMapping, found: KubeAccess, *, name: str
             why=f"its cluster is {without_password(there)}",
             hint="take another name, `--context NAME`, or replace it: `--overwrite`",
         )
-    made = kubeconfig.merged(own, _with_data(brought), found.context, as_name=name, namespace=parsed.text("namespace"))
+    merged = kubeconfig.merged(
+        own, _with_data(brought), found.context, as_name=name, namespace=parsed.text("namespace")
+    )
     try:
         os.makedirs(os.path.dirname(os.path.abspath(into)), mode=private_files.PRIVATE_DIRECTORY, exist_ok=True)
-        private_files.write(os.path.realpath(into), yaml_text.as_yaml(made))
+        private_files.write(os.path.realpath(into), yaml_text.as_yaml(merged))
     except OSError as error:
         raise UmiakError.refused(
             "UM-SUBMIT-191", f"the kubeconfig can't be written: {into}", why=error.strerror
@@ -142,7 +144,7 @@ def _add(own: JsonMapping, brought: JsonMapping, found: KubeAccess, *, name: str
 
 def _with_data(config: JsonMapping) -> JsonObject:
     """With the content of files in the place of their names: the downloaded ones may be gone tomorrow."""
-    made = dict(config)
+    data = dict(config)
     for plural, single in kubeconfig.LISTS.items():
         rows = []
         for row in config.get(plural) or ():
@@ -151,8 +153,8 @@ def _with_data(config: JsonMapping) -> JsonObject:
                 if as_data and inner.get(key) and os.path.exists(inner[key]):
                     inner[as_data] = base64.b64encode(access.read_text(inner.pop(key)).encode()).decode()
             rows.append({"name": row["name"], single: inner})
-        made[plural] = rows
-    return made
+        data[plural] = rows
+    return data
 
 
 def _print(

@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line. The result is the exit status, as that of `umiak`."""
-    said = list(sys.argv[1:] if argv is None else argv)
-    if said[:1] in (["-V"], ["--version"]):
-        return umiak.main(said)
+    words_given = list(sys.argv[1:] if argv is None else argv)
+    if words_given[:1] in (["-V"], ["--version"]):
+        return umiak.main(words_given)
     printer = Printer(sys.stdout, sys.stderr, colour=wants_colour(sys.stderr, os.environ))
     try:
-        asked = kubectl_words.translated(said)
+        asked = kubectl_words.translated(words_given)
     except UmiakError as error:
         printer.problems(error.problems)
         return error.exit_status
@@ -31,7 +31,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         from umiak.cli.kubectl.words import PAGE
         from umiak.cli.texts.help_text import rendered
 
-        if said:
+        if words_given:
             printer.data(rendered(PAGE))
             return Exit.DONE
         printer.talk(rendered(PAGE).rstrip("\n"))

@@ -95,13 +95,13 @@ def _settings(found: Mapping[str, Section], name: str, environ: Mapping[str, str
 
 
 def _user(environ: Mapping[str, str]) -> str:
-    said = environ.get("USER") or environ.get("LOGNAME")
-    if not said:
+    user = environ.get("USER") or environ.get("LOGNAME")
+    if not user:
         try:
-            said = getpass.getuser()
+            user = getpass.getuser()
         except (OSError, KeyError):
-            said = "nobody"
-    return "".join(letter if letter.isalnum() or letter in "-_." else "_" for letter in said)[:60]
+            user = "nobody"
+    return "".join(letter if letter.isalnum() or letter in "-_." else "_" for letter in user)[:60]
 
 
 def _only_baidu(settings: MachineSettings) -> None:
@@ -178,26 +178,26 @@ def _agreed(question: str, settings: MachineSettings, printer: Printer) -> bool:
 
 def _image(flow: MachinesFlow, parsed: Parsed, printer: Printer) -> int:
     deadline = time.monotonic() + (parsed.seconds("timeout") or 0)
-    made = flow.image(parsed.text("image_name"), parsed.text("id"), deadline)
+    image = flow.image(parsed.text("image_name"), parsed.text("id"), deadline)
     if parsed.truth("json"):
-        printer.data(asking.as_json({"id": made.id, "name": made.name, "state": made.word}))
+        printer.data(asking.as_json({"id": image.id, "name": image.name, "state": image.word}))
     else:
-        printer.data(made.id)
-        printer.talk(f'to rent machines with it: image = "{made.id}" in [machines.{flow.settings.group}]')
+        printer.data(image.id)
+        printer.talk(f'to rent machines with it: image = "{image.id}" in [machines.{flow.settings.group}]')
     return Exit.DONE
 
 
 def _down(flow: MachinesFlow, parsed: Parsed, printer: Printer) -> int:
     deadline = time.monotonic() + (parsed.seconds("timeout") or 0)
-    found = flow.machines()
+    machines = flow.machines()
     runs = Flow(flow.context)
-    unfinished = runs.unfinished_at(flow.notes.place_file) if found else []
+    unfinished = runs.unfinished_at(flow.notes.place_file) if machines else []
     for run in unfinished:
         printer.note(f"a run is not over there: {run.handle}")
     # Without a terminal nobody is asked: the machines were named, and each hour that they run costs money.
-    if found and not parsed.truth("yes") and sys.stdin.isatty():
-        printer.talk(f"to release, with their disks: {', '.join(each.id for each in found)}")
-        if not _agreed(f"release {len(found)} machines?", flow.settings, printer):
+    if machines and not parsed.truth("yes") and sys.stdin.isatty():
+        printer.talk(f"to release, with their disks: {', '.join(each.id for each in machines)}")
+        if not _agreed(f"release {len(machines)} machines?", flow.settings, printer):
             printer.talk("nothing was released")
             return Exit.BAD_REQUEST
     released = flow.down(deadline)

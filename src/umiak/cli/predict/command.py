@@ -31,7 +31,7 @@ def main(argv: Sequence[str], environ: Mapping[str, str], printer: Printer) -> i
     from umiak.cli.train import check_installed
 
     check_installed(("yaml", "numpy", "umiak_native", "paddle"))
-    made = plan_of(parsed, environ, printer, is_worker=parsed.truth("part_worker"))
+    plan = plan_of(parsed, environ, printer, is_worker=parsed.truth("part_worker"))
     from umiak.train.predicting import program
 
     options = program.PredictOptions(
@@ -48,7 +48,7 @@ def main(argv: Sequence[str], environ: Mapping[str, str], printer: Printer) -> i
         # What a model prints must not stand among the answers.
         answers = os.fdopen(os.dup(1), "w", buffering=1)
         os.dup2(2, 1)
-        program.serve_parts(made, options, iter(sys.stdin), lambda line: answers.write(f"{line}\n"))
+        program.serve_parts(plan, options, iter(sys.stdin), lambda line: answers.write(f"{line}\n"))
         return Exit.DONE
 
     def say(line: str) -> None:
@@ -56,7 +56,7 @@ def main(argv: Sequence[str], environ: Mapping[str, str], printer: Printer) -> i
             printer.talk(line)
 
     try:
-        done = program.predict(made, options, say)
+        done = program.predict(plan, options, say)
     except UmiakError as error:
         raise UmiakError(*map(_for_predictions, error.problems), exit_status=error.exit_status) from error
     except OSError as error:
@@ -65,7 +65,7 @@ def main(argv: Sequence[str], environ: Mapping[str, str], printer: Printer) -> i
         raise UmiakError.refused("UM-PREDICT-011", what, hint=hint) from error
     if parsed.truth("json"):
         rate = done.rows / done.seconds if done.seconds else 0.0
-        told = {
+        summary = {
             "out": done.out,
             "rows": done.rows,
             "seconds": round(done.seconds, 3),
@@ -74,7 +74,7 @@ def main(argv: Sequence[str], environ: Mapping[str, str], printer: Printer) -> i
             "resumed_parts": done.resumed,
             "checkpoint": done.checkpoint,
         }
-        printer.data(json.dumps(told, indent=2))
+        printer.data(json.dumps(summary, indent=2))
     else:
         say(f"{done.rows:,} rows in {done.seconds:.1f}s: {parsed.text('out')}")
     return Exit.DONE
@@ -102,17 +102,17 @@ def plan_of(parsed: Parsed, environ: Mapping[str, str], printer: Printer, *, is_
     from umiak.train.plan.process_role import ProcessRole
     from umiak.train.predicting.choosing import PredictRequest, choose
 
-    said = parsed.texts.get("override", ())
-    source, found = load.load(parsed.text("model"), said)
-    if found.config is None:
-        raise UmiakError(*found.problems)
+    overrides = parsed.texts.get("override", ())
+    source, reading = load.load(parsed.text("model"), overrides)
+    if reading.config is None:
+        raise UmiakError(*reading.problems)
     if not is_worker:
-        printer.problems([each for each in found.warnings if not _has_effect(each)], "warning")
+        printer.problems([each for each in reading.warnings if not _has_effect(each)], "warning")
     asked = PredictRequest(data=parsed.text("data"), checkpoint=parsed.text("checkpoint"), phase=parsed.text("phase"))
-    chosen = choose(found.config, asked)
+    chosen = choose(reading.config, asked)
     made = plan(chosen.config, ProcessRole(), source.path)
     trusted_files.check_chosen(source.path, code_of(made), environ)
-    return replace(made, written=layouts.written(source.text, found.config, source=source.path, said=said))
+    return replace(made, written=layouts.written(source.text, reading.config, source=source.path, said=overrides))
 
 
 def _check_request(parsed: Parsed) -> None:
@@ -131,19 +131,19 @@ def _check_request(parsed: Parsed) -> None:
 
 
 def _problems_of_out(parsed: Parsed, out: str) -> list[Problem]:
-    found = []
+    problems = []
     if os.path.isdir(out) or out.endswith(os.sep):
-        found.append(Problem(code="UM-PREDICT-009", what=f"--out is a directory: {out}", hint="name a file"))
+        problems.append(Problem(code="UM-PREDICT-009", what=f"--out is a directory: {out}", hint="name a file"))
     elif not os.path.isdir(os.path.dirname(out)):
-        found.append(Problem(code="UM-PREDICT-009", what=f"there is no directory {os.path.dirname(out)}"))
+        problems.append(Problem(code="UM-PREDICT-009", what=f"there is no directory {os.path.dirname(out)}"))
     elif os.path.exists(out) and not parsed.truth("overwrite"):
         what = f"the output is there already: {out}"
-        found.append(Problem(code="UM-PREDICT-006", what=what, hint="--overwrite replaces it"))
+        problems.append(Problem(code="UM-PREDICT-006", what=what, hint="--overwrite replaces it"))
     if out.lower().endswith((".parquet", ".pq")):
         import importlib.util
 
         if importlib.util.find_spec("pyarrow") is None:
             what = "Parquet is written with pyarrow, which is not installed"
             hint = "python -m pip install pyarrow, or let --out end in .csv"
-            found.append(Problem(code="UM-PREDICT-010", what=what, hint=hint))
-    return found
+            problems.append(Problem(code="UM-PREDICT-010", what=what, hint=hint))
+    return problems

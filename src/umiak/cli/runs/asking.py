@@ -94,12 +94,12 @@ def repeat(
         size = terminal_size(printer.out)
         try:
             text, is_last = show(size[0] if size else None)
-            told = list(notes())
+            lines = list(notes())
             if is_screen and size:
-                text = _fitted(text, told, *size)
+                text = _fitted(text, lines, *size)
             is_plain = parsed.truth("json") or not printer.colour or not printer.out.isatty()
             printer.data((CLEAR if is_screen else "") + (text if is_plain else tables.coloured(text)))
-            for each in told:
+            for each in lines:
                 printer.note(each)
         except UmiakError as error:
             if is_first or error.exit_status != Exit.REFUSED:

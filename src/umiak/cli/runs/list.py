@@ -56,7 +56,7 @@ def _records_of(flow: Flow, place: str) -> list[RunRecord]:
     """
     from umiak.submit.run_record import RunRecord
 
-    found = []
+    records = []
     for each in flow.backend(flow.place(place or None)).list():
         run = flow.find(str(each))
         record = run.record
@@ -76,8 +76,8 @@ def _records_of(flow: Flow, place: str) -> list[RunRecord]:
             except UmiakError as error:
                 status = JobStatus(state=State.LOST, reason=str(error))
             record = replace(record, status=status, submitted_s=status.submitted_s or 0.0)
-        found.append(record)
-    return sorted(found, key=lambda each: -each.submitted_s)
+        records.append(record)
+    return sorted(records, key=lambda each: -each.submitted_s)
 
 
 def _place_of(record: RunRecord) -> tuple[str, str]:

@@ -16,10 +16,10 @@ _UNITS = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 
 def moment(text: str, *, now_s: float, zone: dt.tzinfo | None = None) -> float:
     """Seconds since 1970. ``zone``: of times that name none; None: this machine's. ValueError if it is no moment."""
-    found = max(0.0, _moment(text.strip().removesuffix(" ago").strip(), now_s, zone))
-    if found > now_s + SOON_S:
+    moment = max(0.0, _moment(text.strip().removesuffix(" ago").strip(), now_s, zone))
+    if moment > now_s + SOON_S:
         raise ValueError(f"it lies in the future: {text}")
-    return found
+    return moment
 
 
 def _moment(words: str, now_s: float, zone: dt.tzinfo | None) -> float:

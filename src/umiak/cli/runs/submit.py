@@ -102,9 +102,9 @@ def _job(parsed: Parsed, environ: Mapping[str, str], printer: Printer) -> Job | 
             if parsed.said(name):
                 hint = f"say it in {parsed.arguments[0]}"
                 findings.problem("UM-SUBMIT-018", f"not with a job file: {parsed[name].said_as}", hint=hint)
-    made = job_of(parsed, findings) if parsed.program else None
+    job = job_of(parsed, findings) if parsed.program else None
     UmiakError.raise_any(findings.problems)
-    return made or _from_file(parsed.arguments[0], environ, printer)
+    return job or _from_file(parsed.arguments[0], environ, printer)
 
 
 def _from_file(path: str, environ: Mapping[str, str], printer: Printer) -> JobReading:

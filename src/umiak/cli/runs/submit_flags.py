@@ -114,13 +114,13 @@ def _roles(parsed: Parsed, findings: FlagFindings) -> tuple[RoleSpec, ...]:
 
 
 def _variables(parsed: Parsed, findings: FlagFindings) -> tuple[tuple[str, str], ...]:
-    found = []
+    variables = []
     for text in parsed.texts.get("env", ()):
         name, equals, value = text.partition("=")
         if not equals or not _is_variable(name):
             findings.problem("UM-SUBMIT-015", f"expected NAME=VALUE, got --env {name}", hint="write --env NAME=VALUE")
-        found.append((name, value))
-    return tuple(found)
+        variables.append((name, value))
+    return tuple(variables)
 
 
 def _secrets(parsed: Parsed, findings: FlagFindings) -> tuple[str, ...]:

@@ -116,8 +116,8 @@ def run_data(handle: Handle | None, record: RunRecord | None, status: JobStatus)
 def line_data(line: LogLine) -> JsonObject:
     """A line of a log."""
     role = line.role.value if line.role else None
-    told = {"source": line.source, "role": role, "rank": line.rank, "text": line.text, "position": line.position}
-    return {**told, "time_s": line.time_s}
+    data = {"source": line.source, "role": role, "rank": line.rank, "text": line.text, "position": line.position}
+    return {**data, "time_s": line.time_s}
 
 
 def ago(seconds: float) -> str:

@@ -33,14 +33,14 @@ def flags(command: Command) -> tuple[Flag, ...]:
 
 def offered(command: Command) -> list[tuple[str, str]]:
     """The flags that are offered, as they are typed, with the beginning of their help."""
-    found = [
+    offers = [
         (f"--{name}", _short(flag.help))
         for flag in flags(command)
         if flag.group not in (OLDER, REFUSED) and flag.origin in (FlagOrigin.PADDLE, FlagOrigin.UMIAK)
         for name in (flag.name, *flag.aliases)
     ]
     module = [("-m", "Run a Python module")] if command.starts_program else []
-    return [*found, *module, HELP, *([VERSION] if command.has_version else [])]
+    return [*offers, *module, HELP, *([VERSION] if command.has_version else [])]
 
 
 def with_value(command: Command) -> list[str]:

@@ -36,8 +36,8 @@ def etcd(request: DoctorRequest, _limit_s: float) -> EtcdFacts:
 
 def elastic(request: DoctorRequest, _limit_s: float) -> ElasticFacts:
     """Whether a job of this name is led by somebody already."""
-    found = [_master(host, port, request.job_id) for host, port in request.etcd]
-    return next((each for each in found if not each.etcd_error), found[0] if found else ElasticFacts())
+    masters = [_master(host, port, request.job_id) for host, port in request.etcd]
+    return next((each for each in masters if not each.etcd_error), masters[0] if masters else ElasticFacts())
 
 
 def _master(host: str, port: int, job_id: str) -> ElasticFacts:
@@ -98,7 +98,7 @@ def _write(host: str, port: int) -> str:
 
 def _address(pair: JsonObject) -> str:
     try:
-        told = json.loads(base64.b64decode(pair["value"]))
-        return join_host_port(str(told["host"]), int(told["port"]))
+        data = json.loads(base64.b64decode(pair["value"]))
+        return join_host_port(str(data["host"]), int(data["port"]))
     except (ValueError, KeyError, TypeError):
         return "somebody"

@@ -27,8 +27,8 @@ def ask(host: str, port: int, path: str, body: object = None, *, timeout_s: floa
     except ValueError:
         raise EtcdRefused(f"no JSON from {path}: is it etcd?") from None
     if status != http.client.OK and not (isinstance(answer, dict) and "health" in answer):
-        told = answer.get("error") or answer.get("message") if isinstance(answer, dict) else ""
-        raise EtcdRefused(f"status {status}: {told or text[:100]}")
+        reason = answer.get("error") or answer.get("message") if isinstance(answer, dict) else ""
+        raise EtcdRefused(f"status {status}: {reason or text[:100]}")
     return answer
 
 

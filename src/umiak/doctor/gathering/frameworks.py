@@ -53,18 +53,18 @@ def protobuf(request: DoctorRequest, limit_s: float) -> ProtobufFacts:
     paddle_distribution = _distribution("paddle")
     installed = version_of("protobuf")
     copies = _copies(os.path.join("google", "protobuf"), request.directory)
-    told: Any = None
+    answer: Any = None
     if installed or copies:
         ran = _import("protobuf", request, _inside(limit_s))
-        told = answer_of(ran.out) or {"error": f"Python ended with status {ran.facts.status}"}
-    told = told or {}
+        answer = answer_of(ran.out) or {"error": f"Python ended with status {ran.facts.status}"}
+    answer = answer or {}
     return ProtobufFacts(
         version=installed,
-        imported=str(told.get("version", "")),
-        error=str(told.get("error", "")),
-        file=str(told.get("file", "")),
+        imported=str(answer.get("version", "")),
+        error=str(answer.get("error", "")),
+        file=str(answer.get("file", "")),
         copies=copies,
-        implementation=str(told.get("implementation", "")),
+        implementation=str(answer.get("implementation", "")),
         paddle=version_of(paddle_distribution) if paddle_distribution else "",
         required=_required(paddle_distribution) if paddle_distribution else "",
     )
@@ -87,21 +87,21 @@ def _framework(name: str, request: DoctorRequest, limit_s: float) -> FrameworkFa
     if not installed and not copies:
         return FrameworkFacts(name=name)
     ran = _import(name, request, _inside(limit_s))
-    told = answer_of(ran.out) or {}
+    answer = answer_of(ran.out) or {}
     devices = node_devices.find(request.environ)
     lines = ran.facts.last_lines
-    if told.get("error"):
-        lines = (str(told["error"]),)
-    file = str(told.get("file", ""))
+    if answer.get("error"):
+        lines = (str(answer["error"]),)
+    file = str(answer.get("file", ""))
     return FrameworkFacts(
         name=name,
         installed=installed,
         found=True,
         trial=replace(ran.facts, last_lines=lines),
-        version="" if told.get("error") else str(told.get("version", "")),
+        version="" if answer.get("error") else str(answer.get("version", "")),
         file=file,
-        build=str(told.get("build", "")),
-        device_count=int(told.get("devices", 0)),
+        build=str(answer.get("build", "")),
+        device_count=int(answer.get("devices", 0)),
         node_kind=devices.kind.value if devices else "",
         node_devices=len(devices.ids) if devices else 0,
         in_directory=copies[:1] == (os.path.join(os.path.realpath(request.directory), name),)
@@ -137,7 +137,7 @@ def _collective(name: str, request: DoctorRequest, limit_s: float, imported: Che
         answers = [_read_json(f"{result}.{rank}") for rank in range(WORKERS)]
         # The first one that fails ends the others, which may have said nothing yet.
         logs = (_last_lines(os.path.join(work, "log", f"workerlog.{rank}")) for rank in range(WORKERS))
-        said = next((lines for lines in logs if lines), None) or list(ran.facts.last_lines)
+        lines_out = next((lines for lines in logs if lines), None) or list(ran.facts.last_lines)
     return CollectiveFacts(
         framework=name,
         backend=backend,
@@ -145,7 +145,7 @@ def _collective(name: str, request: DoctorRequest, limit_s: float, imported: Che
         trial=ran.facts,
         sums=tuple(float(each["sum"]) for each in answers if each),
         expected=next((float(each["expected"]) for each in answers if each), 0.0),
-        error=one_line(said[-1], LONGEST_LINE) if said and ran.facts.status else "",
+        error=one_line(lines_out[-1], LONGEST_LINE) if lines_out and ran.facts.status else "",
         node_devices=len(devices.ids) if devices else 0,
     )
 
@@ -178,9 +178,9 @@ def _required(distribution: str) -> str:
 def _copies(name: str, directory: str) -> tuple[str, ...]:
     """Packages or modules of this name, in the order in which Python looks for them."""
     paths = [directory, *(path for path in sys.path if path)]
-    found = [os.path.join(os.path.realpath(path), name) for path in paths]
+    copies = [os.path.join(os.path.realpath(path), name) for path in paths]
     there = [
-        each for each in found if os.path.isfile(os.path.join(each, "__init__.py")) or os.path.isfile(f"{each}.py")
+        each for each in copies if os.path.isfile(os.path.join(each, "__init__.py")) or os.path.isfile(f"{each}.py")
     ]
     return tuple(dict.fromkeys(there))
 
@@ -192,8 +192,8 @@ def _is_site(path: str) -> bool:
 def _read_json(path: str) -> JsonObject | None:
     try:
         with open(path, encoding="utf-8") as file:
-            found: JsonObject = json.load(file)
-            return found
+            data: JsonObject = json.load(file)
+            return data
     except (OSError, ValueError):
         return None
 

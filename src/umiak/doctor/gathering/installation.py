@@ -94,9 +94,9 @@ def _native(request: DoctorRequest, limit_s: float) -> tuple[str, str]:
         directory=request.directory,
         limit_s=limit_s * 0.8,
     )
-    told = answer_of(ran.out)
-    if isinstance(told, dict):
-        return installed, str(told.get("error", ""))
+    answer = answer_of(ran.out)
+    if isinstance(answer, dict):
+        return installed, str(answer.get("error", ""))
     why = "it hangs" if ran.facts.status is None else f"it ends Python with status {ran.facts.status}"
     return installed, why
 
@@ -108,13 +108,13 @@ def _package_directory() -> str:
 def _packages(directory: str) -> tuple[str, ...]:
     """Packages called umiak, in the order in which Python looks for them when a script of this directory runs."""
     paths = [directory, *(path for path in sys.path if path and not path.endswith(".zip"))]
-    found = [os.path.realpath(os.path.join(path, "umiak")) for path in paths]
-    return tuple(dict.fromkeys(each for each in found if os.path.isfile(os.path.join(each, "__init__.py"))))
+    packages = [os.path.realpath(os.path.join(path, "umiak")) for path in paths]
+    return tuple(dict.fromkeys(each for each in packages if os.path.isfile(os.path.join(each, "__init__.py"))))
 
 
 def _commands(path: str) -> list[str]:
-    found = [os.path.join(each, "umiak") for each in path.split(os.pathsep) if each]
-    return list(dict.fromkeys(each for each in found if os.path.isfile(each) and os.access(each, os.X_OK)))
+    commands = [os.path.join(each, "umiak") for each in path.split(os.pathsep) if each]
+    return list(dict.fromkeys(each for each in commands if os.path.isfile(each) and os.access(each, os.X_OK)))
 
 
 def _is_ours(command: str) -> bool:

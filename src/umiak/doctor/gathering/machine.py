@@ -47,8 +47,8 @@ def limits(_asked: DoctorRequest, _limit_s: float) -> LimitFacts:
 
 
 def _limit(number: int, which: int) -> int | None:
-    found = resource.getrlimit(number)[which]
-    return None if found == resource.RLIM_INFINITY else found
+    limit = resource.getrlimit(number)[which]
+    return None if limit == resource.RLIM_INFINITY else limit
 
 
 def _tasks() -> tuple[int | None, int]:
@@ -64,18 +64,18 @@ def _tasks() -> tuple[int | None, int]:
 
 
 def _groups() -> list[str]:
-    found = []
+    groups = []
     for line in _read("/proc/self/cgroup").splitlines():
         _, _, rest = line.partition(":")
         controllers, _, path = rest.partition(":")
         if controllers in ("", "pids"):
             base = os.path.join(_GROUPS, controllers)
             while True:
-                found.append(base + path.rstrip("/"))
+                groups.append(base + path.rstrip("/"))
                 if path in ("/", ""):
                     break
                 path = os.path.dirname(path)
-    return found
+    return groups
 
 
 def _read(path: str) -> str:
@@ -132,15 +132,15 @@ _STEMS = {DeviceKind.GPU: "nvidia", DeviceKind.NPU: "davinci", DeviceKind.XPU: "
 def devices(request: DoctorRequest, limit_s: float) -> DeviceFacts:
     """Everything about accelerators."""
     counts = {kind.value: number for kind, number in node_devices.count().items() if number}
-    found = node_devices.find(request.environ)
+    devices_here = node_devices.find(request.environ)
     names = dict.fromkeys([*(name for names in VISIBILITY.values() for name in names), *FURTHER])
-    kind = found.kind if found else next((each for each in DeviceKind if each.value in counts), None)
+    kind = devices_here.kind if devices_here else next((each for each in DeviceKind if each.value in counts), None)
     tool, tool_count, tool_error = _ask_tool(kind, request, limit_s)
     return DeviceFacts(
         kinds=counts,
-        kind=found.kind.value if found else "",
-        ids=found.ids if found else (),
-        said_by=(found.said_by or "") if found else "",
+        kind=devices_here.kind.value if devices_here else "",
+        ids=devices_here.ids if devices_here else (),
+        said_by=(devices_here.said_by or "") if devices_here else "",
         variables={name: request.environ[name] for name in names if name in request.environ},
         closed=_closed(),
         tool=tool,
@@ -161,18 +161,18 @@ def _ask_tool(kind: DeviceKind | None, request: DoctorRequest, limit_s: float) -
     if ran.facts.status is None:
         return wanted[0], -1, f"no answer within {ran.facts.limit_s:g} s"
     if ran.facts.status != 0:
-        said = [*ran.out.splitlines(), *ran.err.splitlines()]
-        return wanted[0], -1, next((line.strip() for line in said if line.strip()), f"status {ran.facts.status}")
+        output = [*ran.out.splitlines(), *ran.err.splitlines()]
+        return wanted[0], -1, next((line.strip() for line in output if line.strip()), f"status {ran.facts.status}")
     if wanted[0] != "nvidia-smi":
         return wanted[0], -1, ""
     return wanted[0], len([line for line in ran.out.splitlines() if line.strip()]), ""
 
 
 def _closed() -> tuple[str, ...]:
-    found = []
+    closed = []
     for name in sorted(os.listdir("/dev")):
         if any(name.startswith(stem) and name[len(stem) :].isdecimal() for stem in _STEMS.values()):
             path = f"/dev/{name}"
             if not os.access(path, os.R_OK | os.W_OK):
-                found.append(path)
-    return tuple(found)
+                closed.append(path)
+    return tuple(closed)

@@ -98,24 +98,24 @@ def _try(number: int, purpose: str, listening: dict[int, str]) -> PortFacts:
 
 def _listening() -> dict[int, str]:
     """Ports that somebody listens on, with the socket's inode."""
-    found: dict[int, str] = {}
+    holders: dict[int, str] = {}
     for name in ("tcp", "tcp6"):
         try:
             with open(f"/proc/net/{name}", encoding="ascii") as file:
                 rows = [line.split() for line in file][1:]
         except OSError:
             continue
-        found |= {int(row[1].rpartition(":")[2], 16): row[9] for row in rows if row[3] == _LISTENING}
-    return found
+        holders |= {int(row[1].rpartition(":")[2], 16): row[9] for row in rows if row[3] == _LISTENING}
+    return holders
 
 
 def _holder(inode: str) -> str:
     """The program that has a socket open. Only its name: its arguments may hold secrets."""
     wanted = f"socket:[{inode}]"
-    found = next((pid for pid in filter(str.isdecimal, os.listdir("/proc")) if wanted in _open_files(pid)), "")
+    pid_of_holder = next((pid for pid in filter(str.isdecimal, os.listdir("/proc")) if wanted in _open_files(pid)), "")
     try:
-        with open(f"/proc/{found}/comm", encoding="utf-8", errors="replace") as file:
-            return f"{file.read().strip()} ({found})" if found else ""
+        with open(f"/proc/{pid_of_holder}/comm", encoding="utf-8", errors="replace") as file:
+            return f"{file.read().strip()} ({pid_of_holder})" if pid_of_holder else ""
     except OSError:
         return ""
 
@@ -154,13 +154,13 @@ def address(request: DoctorRequest, _limit_s: float) -> AddressFacts:
 
 def dns(request: DoctorRequest, _limit_s: float) -> DnsFacts:
     """All hosts at once: a name server that is gone makes each of them wait."""
-    found: dict[str, NamedHostFacts] = {}
-    threads = [threading.Thread(target=_look_up, args=(name, found), daemon=True) for name in request.remote_hosts]
+    answers: dict[str, NamedHostFacts] = {}
+    threads = [threading.Thread(target=_look_up, args=(name, answers), daemon=True) for name in request.remote_hosts]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    return DnsFacts(hosts=tuple(found[name] for name in request.remote_hosts), own=hostinfo.addresses())
+    return DnsFacts(hosts=tuple(answers[name] for name in request.remote_hosts), own=hostinfo.addresses())
 
 
 def _announced(request: DoctorRequest) -> tuple[str, str]:
@@ -222,11 +222,11 @@ def clock(request: DoctorRequest, limit_s: float) -> ClockFacts:
     others, silent = [], []
     for host, port in request.etcd:
         name = f"etcd at {join_host_port(host, port)}"
-        told = etcd_requests.clock(host, port, timeout_s=min(ANSWER_S, limit_s))
-        if told is None:
+        seconds = etcd_requests.clock(host, port, timeout_s=min(ANSWER_S, limit_s))
+        if seconds is None:
             silent.append(name)
         else:
-            others.append(ClockSkew(source=name, ahead_s=round(told[0], 3), uncertainty_s=round(told[1], 3)))
+            others.append(ClockSkew(source=name, ahead_s=round(seconds[0], 3), uncertainty_s=round(seconds[1], 3)))
     package = os.path.dirname(umiak.__file__ or "")
     files = [os.path.join(package, name) for name in os.listdir(package)]
     return ClockFacts(

@@ -69,12 +69,12 @@ def _framework(facts: FrameworkFacts) -> list[DoctorFinding]:
                 "UM-DOCTOR-030", f"`import {name}` fails: {why}", f"install {title} again; `{tried}` shows all of it"
             )
         ]
-    found = []
+    findings = []
     if facts.node_devices and facts.build == "cpu":
         reason = (
             f"{title} {facts.version} is built for the CPU, and this node shows {facts.node_devices} {facts.node_kind}"
         )
-        found.append(
+        findings.append(
             warning("UM-DOCTOR-034", reason, f"install the build for {facts.node_kind}, if the devices are to be used")
         )
     elif facts.node_devices and facts.device_count < facts.node_devices:
@@ -84,9 +84,9 @@ def _framework(facts: FrameworkFacts) -> list[DoctorFinding]:
         hint = (
             "compare the driver's CUDA version (`nvidia-smi`) with the build's; in a container start it with --gpus all"
         )
-        found.append(problem("UM-DOCTOR-035", reason, hint))
+        findings.append(problem("UM-DOCTOR-035", reason, hint))
     on = f"{facts.build}, {facts.device_count} devices" if facts.device_count else facts.build
-    return found or [ok(f"{title} {facts.version} ({on}), imported in {trial.took_s:.1f} s")]
+    return findings or [ok(f"{title} {facts.version} ({on}), imported in {trial.took_s:.1f} s")]
 
 
 def _signal(number: int) -> str:
@@ -105,27 +105,27 @@ def protobuf(facts: ProtobufFacts, _asked: DoctorRequest) -> list[DoctorFinding]
     """Whether it is there once, and as Paddle wants it."""
     if not facts.version and not facts.copies:
         return [skipped("protobuf is not installed; Paddle brings it", "python -m pip install protobuf")]
-    found = []
+    findings = []
     used = facts.imported or facts.version
     wanted = f"'protobuf{facts.required}'" if facts.required else "protobuf"
     if facts.error:
         reason = f"`import google.protobuf` fails: {facts.error}"
-        found.append(problem("UM-DOCTOR-043", reason, f"python -m pip install --force-reinstall {wanted}"))
+        findings.append(problem("UM-DOCTOR-043", reason, f"python -m pip install --force-reinstall {wanted}"))
     if used and facts.required and not satisfies(used, facts.required):
         reason = f"protobuf {used}, and Paddle {facts.paddle} wants {facts.required}"
-        found.append(problem("UM-DOCTOR-040", reason, f"python -m pip install {wanted}"))
+        findings.append(problem("UM-DOCTOR-040", reason, f"python -m pip install {wanted}"))
     elif facts.paddle and release(facts.paddle) < OLD_PADDLE and release(used) >= NEW_PROTOBUF:
         reason = f"protobuf {used} does not work with Paddle {facts.paddle}: `Descriptors cannot be created directly`"
         hint = "python -m pip install 'protobuf<=3.20.3', or export PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION=python"
-        found.append(problem("UM-DOCTOR-041", reason, hint))
+        findings.append(problem("UM-DOCTOR-041", reason, hint))
     if len(facts.copies) > 1 or (facts.version and facts.imported and facts.imported != facts.version):
         reason = f"several protobufs: {facts.imported or 'none'} is imported from {facts.copies[0] if facts.copies else facts.file}"
         reason += f", pip knows {facts.version or 'none'}; also: {some(facts.copies[1:]) or 'none'}"
-        found.append(warning("UM-DOCTOR-042", reason, "remove the others, or take their directories off PYTHONPATH"))
-    if not found and facts.implementation == "python":
+        findings.append(warning("UM-DOCTOR-042", reason, "remove the others, or take their directories off PYTHONPATH"))
+    if not findings and facts.implementation == "python":
         hint = "unset PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION, or install protobuf's wheel for this machine"
-        found.append(warning("UM-DOCTOR-044", f"protobuf {used} runs in pure Python, which is slow", hint))
-    return found or [ok(f"protobuf {used}" + (f", Paddle wants {facts.required}" if facts.required else ""))]
+        findings.append(warning("UM-DOCTOR-044", f"protobuf {used} runs in pure Python, which is slow", hint))
+    return findings or [ok(f"protobuf {used}" + (f", Paddle wants {facts.required}" if facts.required else ""))]
 
 
 def paddle_collective(facts: CollectiveFacts, _asked: DoctorRequest) -> list[DoctorFinding]:

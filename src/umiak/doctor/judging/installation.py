@@ -18,40 +18,42 @@ NEXT_TO_NOTHING_BYTES = 16 << 20
 
 def install(facts: InstallFacts, _asked: DoctorRequest) -> list[DoctorFinding]:
     """Whether this is one umiak, and whole."""
-    found = []
+    findings = []
     if facts.native_error:
         reason = f"the native core can't be imported: {facts.native_error}"
-        found.append(
+        findings.append(
             problem("UM-DOCTOR-010", reason, "install it again: `make setup`, or pip install with umiak's wheels")
         )
     elif facts.native_version and facts.native_version != facts.version:
         reason = f"umiak is {facts.version}, its native core {facts.native_version}"
-        found.append(problem("UM-DOCTOR-011", reason, "install both of the same version"))
+        findings.append(problem("UM-DOCTOR-011", reason, "install both of the same version"))
     if len(facts.packages) > 1:
         others = [each for each in facts.packages if each != facts.location]
         reason = f"several packages called umiak: {facts.location} runs, {', '.join(others)} too is on Python's path"
-        found.append(
+        findings.append(
             warning(
                 "UM-DOCTOR-012", reason, "remove the others, or leave their directory; `python -m site` lists the path"
             )
         )
     if not facts.command_is_ours:
         reason = f"`umiak` in this shell is {facts.command}, which belongs to another Python than this one"
-        found.append(warning("UM-DOCTOR-013", reason, "activate the right environment; `type -a umiak` lists them all"))
+        findings.append(
+            warning("UM-DOCTOR-013", reason, "activate the right environment; `type -a umiak` lists them all")
+        )
     elif facts.other_commands:
         reason = f"other commands called umiak: {', '.join(facts.other_commands)}"
-        found.append(
+        findings.append(
             warning("UM-DOCTOR-013", reason, "uninstall those that are not wanted; `type -a umiak` lists them")
         )
     core = "native core" if facts.native_version else "no native core (parameter servers need it: the extra ps)"
-    return found or [ok(f"umiak {facts.version}, {core}, Python {facts.python}")]
+    return findings or [ok(f"umiak {facts.version}, {core}, Python {facts.python}")]
 
 
 def disk(facts: DiskFacts, _asked: DoctorRequest) -> list[DoctorFinding]:
     """Whether everything can be written."""
-    found = [finding for each in facts.directories for finding in _directory(each)]
+    findings = [finding for each in facts.directories for finding in _directory(each)]
     least = min(facts.directories, key=lambda each: each.free_bytes)
-    return found or [ok(f"{size(least.free_bytes)} free for {least.purpose} ({least.at}), no less elsewhere")]
+    return findings or [ok(f"{size(least.free_bytes)} free for {least.purpose} ({least.at}), no less elsewhere")]
 
 
 def _directory(facts: DirectoryFacts) -> list[DoctorFinding]:

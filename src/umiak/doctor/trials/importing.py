@@ -21,10 +21,10 @@ def main(name: str, limit_s: float) -> None:
     """Import it, and print what it says about itself."""
     signal.alarm(max(1, math.ceil(limit_s)))
     try:
-        told = TELLERS.get(name, _plain)(import_module(NAMES.get(name, name)))
+        facts = TELLERS.get(name, _plain)(import_module(NAMES.get(name, name)))
     except Exception as error:  # noqa: BLE001 - whatever it is, it is what was looked for
-        told = {"error": f"{type(error).__name__}: {error}"}
-    sys.stdout.write(f"\n{json.dumps(told)}\n")
+        facts = {"error": f"{type(error).__name__}: {error}"}
+    sys.stdout.write(f"\n{json.dumps(facts)}\n")
     sys.stdout.flush()
     os._exit(0)  # what frameworks do at their end was not asked for
 

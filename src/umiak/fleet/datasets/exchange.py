@@ -94,17 +94,19 @@ def _between_trainers(
     with socket.create_server((host, 0), family=family, backlog=world) as listener:
         listener.settimeout(timeout_s)
         own = {"host": host, "port": listener.getsockname()[1], "secret": secrets.token_hex(32) if rank == 0 else ""}
-        told: list[JsonObject] = [
+        answers: list[JsonObject] = [
             json.loads(each) if each else {} for each in session.gather(json.dumps(own).encode(), _NAME)
         ]
-        missing = [number for number, each in enumerate(told) if not each]
+        missing = [number for number, each in enumerate(answers) if not each]
         if missing:
             raise ExchangeError(f"trainers {missing} are gone", "samples that they hold would be lost")
         token = os.fsencode(session.seat.token or "")
-        key = hmac.digest(token, bytes.fromhex(told[0]["secret"]), "sha256")
+        key = hmac.digest(token, bytes.fromhex(answers[0]["secret"]), "sha256")
         receivers = _Receivers(listener, key, world - 1, timeout_s)
         senders = [
-            BackgroundTask(partial(_send, told[to], key, rank, to, samples, parts[to], timeout_s), f"shuffle to {to}")
+            BackgroundTask(
+                partial(_send, answers[to], key, rank, to, samples, parts[to], timeout_s), f"shuffle to {to}"
+            )
             for to in range(world)
             if to != rank
         ]
@@ -208,9 +210,9 @@ def _receive(connection: socket.socket, into: list[MultiSlotSamples]) -> None:
             if length > MOST_FRAME_BYTES:
                 raise ConnectionError(f"a message of {length} bytes")
             into.append(MultiSlotSamples.decode(_read(connection, length)))
-        said, found = int.from_bytes(_read(connection, 8), "little"), sum(map(len, into))
-        if said != found:
-            raise ConnectionError(f"{said} samples were sent, {found} came")
+        size, received = int.from_bytes(_read(connection, 8), "little"), sum(map(len, into))
+        if size != received:
+            raise ConnectionError(f"{size} samples were sent, {received} came")
         connection.sendall(b"+")
 
 
@@ -233,8 +235,8 @@ def _through_servers(
     pieces = _pieces(samples, parts, session.rank)
     streams: dict[int, bytearray] = {rank: bytearray() for rank in range(session.world)}
     own = session.rank.to_bytes(4, "little")
-    while any(told := session.gather(next(pieces, b""), _NAME)):
-        for rank, piece in enumerate(told):
+    while any(pieces_of_all := session.gather(next(pieces, b""), _NAME)):
+        for rank, piece in enumerate(pieces_of_all):
             if piece[:4] == own:
                 streams[rank] += piece[4:]
     return [MultiSlotSamples.decode(bytes(stream)) for stream in streams.values() if stream]

@@ -86,7 +86,7 @@ class DatasetSettings:
 
 def of(dataset: Dataset) -> DatasetSettings:
     """What a dataset was told. `BadRequest` with everything that can't be done."""
-    said = dataset.proto_desc
+    settings = dataset.proto_desc
     wrong = [words for name, words in _NOT_SUPPORTED.items() if getattr(dataset, name, False)]
     problems = [
         Problem(code="UM-FLEET-040", what=f"a dataset with {words}", hint="do it in the program of pipe_command")
@@ -94,7 +94,7 @@ def of(dataset: Dataset) -> DatasetSettings:
     ]
     slots = tuple(
         SlotSetting(name=slot.name, is_float=slot.type == "float", is_dense=slot.is_dense, shape=tuple(slot.shape))
-        for slot in said.multi_slot_desc.slots
+        for slot in settings.multi_slot_desc.slots
         if slot.is_used
     )
     if not slots:
@@ -108,13 +108,13 @@ def of(dataset: Dataset) -> DatasetSettings:
     return DatasetSettings(
         files=files,
         slots=slots,
-        batch_size=max(int(said.batch_size), 1),
+        batch_size=max(int(settings.batch_size), 1),
         threads=max(int(dataset.thread_num), 1),
-        command=said.pipe_command or "cat",
-        is_batch_per_line=int(said.input_type) == 1,
+        command=settings.pipe_command or "cat",
+        is_batch_per_line=int(settings.input_type) == 1,
         texts=sum(bool(getattr(dataset, name, False)) for name in ("parse_ins_id", "parse_content")),
-        is_in_memory="InMemory" in said.name,
-        drops_zeros=said.name == "MultiSlotInMemoryDataFeed",
+        is_in_memory="InMemory" in settings.name,
+        drops_zeros=settings.name == "MultiSlotInMemoryDataFeed",
     )
 
 

@@ -126,19 +126,19 @@ class FloatViews:
 
     def of(self, tensors: Sequence[Tensor]) -> list[NDArray[np.float32]]:
         """Of the same tensors in the same order as before, or of others."""
-        found = []
+        views = []
         for place, tensor in enumerate(tensors):
             pointer, shape = paddle_internals.pointer(tensor), tensor.shape()
             if place < len(self._known):
                 known, its_pointer, its_shape, array = self._known[place]
                 if known is tensor and its_pointer == pointer and its_shape == shape:
-                    found.append(array)
+                    views.append(array)
                     continue
             array = floats_of(tensor)
-            found.append(array)
+            views.append(array)
             if array.ctypes.data == pointer and place <= len(self._known):
                 self._known[place : place + 1] = [(tensor, pointer, shape, array)]
-        return found
+        return views
 
 
 def fed(feed: Mapping[str, Fed]) -> dict[str, Fed]:

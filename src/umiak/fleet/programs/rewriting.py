@@ -229,8 +229,8 @@ def for_reading(program: Program, known: Mapping[str, LookupSite], tables: Itera
     names = {*tables}
     block = program.global_block()
     used = {name for each in program.blocks for op in each.ops for name in op.input_arg_names}
-    made = {name for op in block.ops for name in op.output_arg_names}
-    data = tuple(site for name, site in known.items() if name in block.vars and name in used and name not in made)
+    outputs = {name for op in block.ops for name in op.output_arg_names}
+    data = tuple(site for name, site in known.items() if name in block.vars and name in used and name not in outputs)
     found = sites.survey(program, names)
     lookups = tuple(site for site in found.lookups if site.table in names)
     if not lookups and not data:
@@ -269,14 +269,14 @@ def _counted(
         remarks.append(f"{name}: in geo its rows do not count shows and clicks")
         remarks += accessors.unused(name, said, is_counted=False)
         return planned
-    found = accessors.counted(planned.site, said, planned.spec)
-    problems += found.problems
-    remarks += found.remarks
+    names = accessors.counted(planned.site, said, planned.spec)
+    problems += names.problems
+    remarks += names.remarks
     if planned.values:
         what = f"{name}: rows that count shows and clicks can't begin with a list of values"
         hint = "use the initializer Uniform, Normal or Constant"
         problems.append(Problem(code="UM-FLEET-011", what=what, hint=hint))
-    counting = found.counting
+    counting = names.counting
     missing = [each for each in (counting.shows, counting.clicks) if each and each not in block.vars]
     if missing and not counting.is_gradient:
         remarks.append(
@@ -284,7 +284,7 @@ def _counted(
         )
     if missing:
         counting = replace(counting, shows="", clicks="")
-    return replace(planned, spec=found.spec, counting=counting)
+    return replace(planned, spec=names.spec, counting=counting)
 
 
 def _begun_as_in_paddle(planned: PlannedRows, startup: Program, remarks: list[str]) -> PlannedRows:
@@ -339,8 +339,8 @@ def entry_of(text: str) -> specs.Entry:
 def _ids_program(program: Program, lookups: Iterable[LookupSite]) -> tuple[Program, tuple[str, ...]]:
     """A program that computes ids which are not data, and their names."""
     block = program.global_block()
-    made = {name for op in block.ops for name in op.output_arg_names}
-    computed = tuple(dict.fromkeys(site.ids for site in lookups if site.ids in made))
+    outputs = {name for op in block.ops for name in op.output_arg_names}
+    computed = tuple(dict.fromkeys(site.ids for site in lookups if site.ids in outputs))
     if not computed:
         return None, ()
     return paddle_internals.pruned(program, computed), computed
@@ -371,7 +371,7 @@ def _made_flat(program: Program, lookups: Iterable[LookupSite]) -> tuple[LookupS
     for op in (op for each in program.blocks for op in each.ops):
         for name in op.input_arg_names:
             users.setdefault(name, []).append(op)
-    found, left_out = [], []
+    ops, left_out = [], []
     for site in lookups:
         using = users.get(site.output, [])
         is_ragged = block.vars[site.ids].lod_level > 0
@@ -380,14 +380,14 @@ def _made_flat(program: Program, lookups: Iterable[LookupSite]) -> tuple[LookupS
             block.vars[flat].is_data = True
             block.vars[flat].stop_gradient = not site.learns
             left_out.append(flat)
-            found.append(replace(site, output=flat, replaced=site.output))
+            ops.append(replace(site, output=flat, replaced=site.output))
         else:
-            found.append(site)
+            ops.append(site)
     for index in reversed(range(len(block.ops))):
         op = block.ops[index]
         if op.type == sites.RESHAPE and op.output("Out")[0] in left_out:
             paddle_internals.remove_op(block, index)
-    return tuple(found)
+    return tuple(ops)
 
 
 def forget(startup: Program, tables: Iterable[str]) -> None:

@@ -91,13 +91,13 @@ def survey(program: Program, known: Iterable[str] = (), *, stay: Mapping[str, st
     ``stay`` has reasons for others to stay parameters, which no `sparse_embedding` does.
     """
     block = program.global_block()
-    found = [op for op in block.ops if op.type in LOOKUPS]
-    names = list(dict.fromkeys(op.input("W")[0] for op in found))
+    ops = [op for op in block.ops if op.type in LOOKUPS]
+    names = list(dict.fromkeys(op.input("W")[0] for op in ops))
     known = {*known}
     reasons: dict[str, str] = {}
     problems: list[Problem] = []
     for name in names:
-        own = [op for op in found if op.input("W")[0] == name]
+        own = [op for op in ops if op.input("W")[0] == name]
         reason = None if name in known else _why_it_stays(program, block, name, own)
         if reason is None and not any(_is_true(op, "is_distributed") for op in own):
             reason = (stay or {}).get(name)
@@ -108,7 +108,7 @@ def survey(program: Program, known: Iterable[str] = (), *, stay: Mapping[str, st
             what = f"sparse_embedding {name} can't be a table on the servers: {reason}"
             hint = "look its rows up by ids of the feed, in float32, and use the parameter nowhere else"
             problems.append(Problem(code="UM-FLEET-010", what=what, hint=hint))
-    moved = [op for op in found if op.input("W")[0] not in reasons]
+    moved = [op for op in ops if op.input("W")[0] not in reasons]
     problems += _unseen_counts(block, moved)
     tables = {name: _table(block, name, moved) for name in names if name not in reasons}
     return ProgramSurvey(

@@ -320,10 +320,10 @@ def _slot(variable: Value) -> SlotSetting:
 
 def _session(fleet: Any, name: str) -> Session:
     """How trainers of this job reach each other: through its servers."""
-    found = sessions.session()
-    if found.world != fleet.worker_num():
+    session = sessions.session()
+    if session.world != fleet.worker_num():
         refused(f"{name} among several trainers", "they exchange samples in jobs with parameter servers only", "local_shuffle")  # fmt: skip
-    return found
+    return session
 
 
 def _everybodys(own: int, fleet: Any, name: str) -> int:

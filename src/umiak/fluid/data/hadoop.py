@@ -56,8 +56,8 @@ class HadoopCommand:
                 command, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False, timeout=self._limit_s
             )
         except subprocess.TimeoutExpired:
-            told = f"it took more than time_out, {self._limit_s:g} s, and was ended"
-            return subprocess.CompletedProcess(command, LIMIT_STATUS, "", told)
+            reason = f"it took more than time_out, {self._limit_s:g} s, and was ended"
+            return subprocess.CompletedProcess(command, LIMIT_STATUS, "", reason)
 
     def _settings_file(self) -> str:
         if self._file is None or not os.path.exists(self._file):

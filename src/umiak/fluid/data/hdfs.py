@@ -60,10 +60,10 @@ class HDFSClient:
         """The same with everything below it, the oldest first."""
         if not isinstance(only_file, bool):
             only_file, excludes = True, only_file  # one of the two clients has `excludes` in this place
-        found = [each for each in self._listed(hdfs_path, "-R") if not (only_file and each[2])]
+        paths = [each for each in self._listed(hdfs_path, "-R") if not (only_file and each[2])]
         if sort:
-            found.sort(key=lambda each: each[1])
-        return [path for path, _, _ in found if path not in excludes]
+            paths.sort(key=lambda each: each[1])
+        return [path for path, _, _ in paths if path not in excludes]
 
     def ls_dir(self, fs_path: str) -> tuple[list[str], list[str]]:
         """The names of the directories in a directory, and of the files."""
@@ -223,7 +223,7 @@ def multi_download(client: Any, hdfs_path: str, local_path: str, trainer_id: int
 def multi_upload(client: Any, hdfs_path: str, local_path: str, multi_processes: int = 5, overwrite: bool = False, sync: bool = True) -> bool:  # fmt: skip
     """All files below a local directory, copied into a directory of the cluster with the same names below it."""
     left_out("contrib.utils.multi_upload", sync=sync)
-    found = [os.path.join(folder, name) for folder, _, names in os.walk(local_path) for name in names]
+    paths = [os.path.join(folder, name) for folder, _, names in os.walk(local_path) for name in names]
 
     def send(path: str) -> bool:
         below = os.path.relpath(os.path.dirname(path), local_path)
@@ -231,7 +231,7 @@ def multi_upload(client: Any, hdfs_path: str, local_path: str, multi_processes: 
         sent: bool = client.makedirs(folder) and client.upload(folder, path, overwrite=overwrite)
         return sent
 
-    return _at_once(send, sorted(found), multi_processes)
+    return _at_once(send, sorted(paths), multi_processes)
 
 
 def _at_once(work: Callable[[Any], bool], items: Sequence[Any], count: int) -> bool:

@@ -124,20 +124,20 @@ class GradientExchange:
 
     def means(self, gradients: list[Any]) -> list[Any]:
         """The mean of each over all trainers; those of some rows of an embedding stay so."""
-        found = list(gradients)
-        dense = [place for place, each in enumerate(found) if not each.is_selected_rows()]
-        for dtype in dict.fromkeys(str(found[place].dtype) for place in dense):
-            alike = [place for place in dense if str(found[place].dtype) == dtype]
-            flat = paddle.concat([found[place].reshape([-1]) for place in alike])
+        means = list(gradients)
+        dense = [place for place, each in enumerate(means) if not each.is_selected_rows()]
+        for dtype in dict.fromkeys(str(means[place].dtype) for place in dense):
+            alike = [place for place in dense if str(means[place].dtype) == dtype]
+            flat = paddle.concat([means[place].reshape([-1]) for place in alike])
             distributed.all_reduce(flat)
             flat = flat / self._trainers.world
-            parts = paddle.split(flat, [found[place].size for place in alike])
+            parts = paddle.split(flat, [means[place].size for place in alike])
             for place, part in zip(alike, parts, strict=True):
-                found[place] = part.reshape(found[place].shape)
-        for place, each in enumerate(found):
+                means[place] = part.reshape(means[place].shape)
+        for place, each in enumerate(means):
             if each.is_selected_rows():
-                found[place] = self._mean_rows(each)
-        return found
+                means[place] = self._mean_rows(each)
+        return means
 
     def _mean_rows(self, gradient: Any) -> Any:
         ids = np.asarray(gradient.rows(), np.int64)
@@ -165,6 +165,6 @@ def rows_gradient(ids: AnyArray, values: AnyArray, height: int) -> Any:
     with paddle.enable_grad():
         weight = paddle.empty([height, values.shape[1]], "float32")
         weight.stop_gradient = False
-        found = functional.embedding(paddle.to_tensor(ids), weight, sparse=True)
-        (gradient,) = paddle.grad([found], [weight], [paddle.to_tensor(values)])
+        rows = functional.embedding(paddle.to_tensor(ids), weight, sparse=True)
+        (gradient,) = paddle.grad([rows], [weight], [paddle.to_tensor(values)])
     return gradient

@@ -130,9 +130,9 @@ class CollectiveOptimizer:
         """Let the loss's program learn with the others."""
         check_loss(loss)
         startup = startup_program or default_startup_program()
-        found = self._optimizer.minimize(loss, startup, parameter_list, no_grad_set)
+        outcome = self._optimizer.minimize(loss, startup, parameter_list, no_grad_set)
         self._fleet.took(loss.block.program, startup)
-        return found
+        return outcome
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._optimizer, name)

@@ -66,13 +66,13 @@ class FluidFleet:
 
     def worker_endpoints(self, to_string: bool = False) -> Any:
         """``host:port`` of every worker, as far as they are known."""
-        found = self._role_maker.get_trainer_endpoints()
-        return ",".join(found) if to_string else found
+        trainer_endpoints = self._role_maker.get_trainer_endpoints()
+        return ",".join(trainer_endpoints) if to_string else trainer_endpoints
 
     def server_endpoints(self, to_string: bool = False) -> Any:
         """``host:port`` of every server."""
-        found = self._role_maker.get_pserver_endpoints()
-        return ",".join(found) if to_string else found
+        pserver_endpoints = self._role_maker.get_pserver_endpoints()
+        return ",".join(pserver_endpoints) if to_string else pserver_endpoints
 
     def split_files(self, files: list[str]) -> list[str]:
         """This worker's part: all parts follow each other, the first ones are longer by one where it does not come out even."""

@@ -37,10 +37,10 @@ class FluidJob:
 
     def __init__(self, place: FleetSeat, strategy: Any) -> None:
         self.place = place
-        found = chosen(strategy)
+        chosen_strategy = chosen(strategy)
         options = roles.session_options(os.environ)
-        self.session = sessions.use(Session(place.seat, found.strategy, options))
-        self._tell(found.remarks)
+        self.session = sessions.use(Session(place.seat, chosen_strategy.strategy, options))
+        self._tell(chosen_strategy.remarks)
         self.trained: list[TrainedProgram] = []
         self.begins_at_startup = False
         """Whether the job begins as soon as the startup program has run."""
@@ -55,9 +55,9 @@ class FluidJob:
 
     def use_strategy(self, strategy: Any) -> None:
         """What ``distributed_optimizer`` or ``transpile`` was given."""
-        found = chosen(strategy)
-        self.session.strategy = found.strategy
-        self._tell(found.remarks)
+        chosen_strategy = chosen(strategy)
+        self.session.strategy = chosen_strategy.strategy
+        self._tell(chosen_strategy.remarks)
 
     @staticmethod
     def _tell(remarks: Any) -> None:
@@ -92,8 +92,8 @@ class FluidJob:
             return None
         known = self._reading.get(id(program))
         if known is None or known[0] is not program or known[1] != program.version:
-            found = next((each for each in self.trained if each.reads(program)), None)
-            known = self._reading[id(program)] = program, program.version, found
+            trained = next((each for each in self.trained if each.reads(program)), None)
+            known = self._reading[id(program)] = program, program.version, trained
         return None if known[2] is None else ReadingRunner(self, known[2], program)
 
     # ---- the course of it

@@ -142,13 +142,13 @@ class _Chains:
         is_movable = operation.type in MOVABLE and operation.role == FORWARD and place < before
         if not is_movable or any(self._writes[each] > 1 for each in operation.outputs):
             return None
-        found = {place}
+        places = {place}
         for each in operation.input_names:
             further = self.of(each, place)
             if further is None:
                 return None
-            found |= further
-        return found
+            places |= further
+        return places
 
 
 def _read(lookups: list[RecordedOperation]) -> RecordedOperation:

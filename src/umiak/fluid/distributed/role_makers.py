@@ -144,10 +144,10 @@ def refuse_mpi() -> NoReturn:
 
 def collective_place(rank: int | None = None, endpoints: Sequence[str] = ()) -> FleetSeat:
     """A worker among others, without servers. Without arguments as the environment says; without a word in it, alone."""
-    found = worker_seat.read(os.environ).found
+    seat = worker_seat.read(os.environ).found
     if rank is None:
-        world = 1 if found is None else found.trainers
-        own = 0 if found is None else found.rank
-        endpoints = () if found is None else found.endpoints.get(Role.TRAINER, ())
+        world = 1 if seat is None else seat.trainers
+        own = 0 if seat is None else seat.rank
+        endpoints = () if seat is None else seat.endpoints.get(Role.TRAINER, ())
         return roles.FleetSeat(seat=PsSeat(rank=own, world=world), workers=tuple(endpoints))
     return roles.FleetSeat(seat=PsSeat(rank=rank, world=len(endpoints)), workers=tuple(endpoints))

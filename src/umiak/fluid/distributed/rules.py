@@ -151,8 +151,8 @@ class _Reading:
         if parameter.dtype != "float32":
             self._wrong(f"parameter {name} is {parameter.dtype}", "parameter servers learn in float32", update)
             return
-        made = LearnedParameter(name=name, shape=tuple(parameter.shape), gradient="", raw="", rule=rule, rate=update.arguments["rate"].name, factor=update.arguments["factor"])  # fmt: skip
-        self._found[name] = self._followed(made, update.arguments["gradient"].name, place)
+        learned = LearnedParameter(name=name, shape=tuple(parameter.shape), gradient="", raw="", rule=rule, rate=update.arguments["rate"].name, factor=update.arguments["factor"])  # fmt: skip
+        self._found[name] = self._followed(learned, update.arguments["gradient"].name, place)
 
     def _followed(self, made: LearnedParameter, gradient: str, place: int) -> LearnedParameter:
         """With what happens between the backward pass and the update, from the end: first decay, then limits."""

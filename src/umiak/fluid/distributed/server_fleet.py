@@ -149,9 +149,9 @@ class ServerFleetOptimizer:
         if startups is None and hasattr(scopes, "global_block"):
             startups = scopes
         startup = startups or default_startup_program()
-        found = self._optimizer.minimize(losses, startup, parameter_list, no_grad_set)
+        outcome = self._optimizer.minimize(losses, startup, parameter_list, no_grad_set)
         self._fleet.took(losses.block.program, startup)
-        return found
+        return outcome
 
     def backward(self, *given: Any, **named: Any) -> Output:
         """As the optimizer's own."""

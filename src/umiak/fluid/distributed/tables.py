@@ -137,9 +137,9 @@ def _moving(program: RecordedProgram, name: str) -> list[str]:
         if operation.type in OPTIMIZERS and operation.arguments["parameter"].name == name:
             lazy = operation.type in ("sgd", "adagrad", "ftrl") or operation.arguments.get("lazy_mode")
             if not lazy:
-                told = "as with lazy_mode=True" if operation.type == "adam" else "in its own steps"
+                how = "as with lazy_mode=True" if operation.type == "adam" else "in its own steps"
                 return [
-                    f"{name}: a row of a table moves when it is used, {told}; in one process {operation.type} moves all rows in each step"
+                    f"{name}: a row of a table moves when it is used, {how}; in one process {operation.type} moves all rows in each step"
                 ]
     return []
 

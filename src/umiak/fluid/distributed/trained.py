@@ -66,14 +66,14 @@ class TrainedProgram:
         self.program, self.startup, self.session = program, startup, session
         averages = isinstance(session.strategy, Sync | Collective) and session.world > 1
         self.learning = rules.learning_of(program, startup, averages=averages)
-        found = survey(program, startup, self.learning)
-        problems = [*self.learning.problems, *found.problems]
+        sites = survey(program, startup, self.learning)
+        problems = [*self.learning.problems, *sites.problems]
         BadRequest.raise_any(problems)
         if not self.learning.parameters:
             raise bad("UM-FLUID-010", "this program learns nothing", "call minimize of an optimizer first")
-        self.tables = found.tables
-        self.remarks = [*self.learning.remarks, *found.remarks]
-        self.remarks += [f"embedding {each} stays a dense parameter: {why}" for each, why in found.kept.items()]
+        self.tables = sites.tables
+        self.remarks = [*self.learning.remarks, *sites.remarks]
+        self.remarks += [f"embedding {each} stays a dense parameter: {why}" for each, why in sites.kept.items()]
         self._rewritten = rewriting.for_training(program, self.learning, tuple(self.tables))
         self._version = program.version
         self._forget(startup, {each.name for each in self.tables.values() if not each.is_filled_here})
@@ -286,8 +286,8 @@ class TrainedProgram:
         known = self._readers.get(id(source))
         if known is None or known[0] != source.version or known[1] is not source:
             forward = source.clone(for_test=True) if rules.is_minimized(source) else source
-            found = rewriting.for_reading(forward, tuple(self.tables))
-            known = self._readers[id(source)] = (source.version, source, found or forward)
+            reader = rewriting.for_reading(forward, tuple(self.tables))
+            known = self._readers[id(source)] = (source.version, source, reader or forward)
         assert known[2] is not None
         return known[2]
 
@@ -310,13 +310,13 @@ class TrainedProgram:
 
     @staticmethod
     def _gradient(frame: Frame, learned: LearnedParameter) -> Floats:
-        found = floats(frame.values[learned.gradient]).reshape(-1)
-        return found if learned.norm is None else scaled_to(found, learned.norm)
+        gradient = floats(frame.values[learned.gradient]).reshape(-1)
+        return gradient if learned.norm is None else scaled_to(gradient, learned.norm)
 
     def _factor(self, frame: Frame, rate: str) -> float:
         assert self._scope is not None
-        found = frame.values[rate] if rate in frame.values else self._scope.tensors[rate]
-        return float(found.item()) / self._base[rate]
+        rate_now = frame.values[rate] if rate in frame.values else self._scope.tensors[rate]
+        return float(rate_now.item()) / self._base[rate]
 
     # ---- saved and loaded
 
@@ -335,10 +335,10 @@ class TrainedProgram:
         self._ready(None)
         assert self._scope is not None
         self.session.catch_up()
-        found = {}
+        values = {}
         for name in names:
             if name in self.tables:
-                found[name] = self._whole(name).numbers()
+                values[name] = self._whole(name).numbers()
             elif name in self._scope.tensors:
-                found[name] = self._scope.tensors[name].numpy()
-        return found
+                values[name] = self._scope.tensors[name].numpy()
+        return values

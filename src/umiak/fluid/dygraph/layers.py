@@ -73,8 +73,8 @@ class _Convolution(Layer):
 
     def forward(self, input: Input) -> Output:
         """The convolved images."""
-        found = apply("conv", {"input": input, "weight": self.weight, **self._settings})
-        return biased(found, self.bias, 1, self._act)
+        output = apply("conv", {"input": input, "weight": self.weight, **self._settings})
+        return biased(output, self.bias, 1, self._act)
 
 
 class Conv2D(_Convolution):
@@ -116,8 +116,8 @@ class _Transposed(Layer):
 
     def forward(self, input: Input) -> Output:
         """The images, made larger."""
-        found = apply("conv_transpose", {"input": input, "weight": self.weight, **self._settings})
-        return biased(found, self.bias, 1, self._act)
+        output = apply("conv_transpose", {"input": input, "weight": self.weight, **self._settings})
+        return biased(output, self.bias, 1, self._act)
 
 
 class Conv2DTranspose(_Transposed):

@@ -44,7 +44,7 @@ class BatchNorm(Layer):
     def forward(self, input: Input) -> Output:
         """The normalized images or rows."""
         learns = (self.training and is_training()) or self._trainable_statistics
-        found, _, _ = KERNELS["batch_norm"].function(
+        output, _, _ = KERNELS["batch_norm"].function(
             input,
             scale=self.weight,
             bias=self.bias,
@@ -53,7 +53,7 @@ class BatchNorm(Layer):
             is_test=not learns,
             **self._settings,
         )
-        return activated(found, self._act)
+        return activated(output, self._act)
 
 
 class LayerNorm(Layer):

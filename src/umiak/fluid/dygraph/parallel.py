@@ -28,12 +28,12 @@ class ParallelEnv:
     """`fluid.dygraph.ParallelEnv`: which of the processes this one is."""
 
     def __init__(self) -> None:
-        found = distributed.ParallelEnv()
-        self.nranks: int = found.world_size
-        self.local_rank: int = found.rank
-        self.dev_id: int = found.device_id if paddle.is_compiled_with_cuda() else 0
-        self.current_endpoint: str = found.current_endpoint
-        self.trainer_endpoints: list[str] = list(found.trainer_endpoints)
+        env = distributed.ParallelEnv()
+        self.nranks: int = env.world_size
+        self.local_rank: int = env.rank
+        self.dev_id: int = env.device_id if paddle.is_compiled_with_cuda() else 0
+        self.current_endpoint: str = env.current_endpoint
+        self.trainer_endpoints: list[str] = list(env.trainer_endpoints)
 
     @property
     def rank(self) -> int:

@@ -125,8 +125,8 @@ def diag_embed(input: Tensor, offset: int, dim1: int, dim2: int) -> Tensor:
     width = input.shape[-1]
     rows, columns = (np.eye(width, width + abs(offset), k=max(each, 0)) for each in (-offset, offset))
     base = paddle.to_tensor(rows[:, :, None] * columns[:, None, :]).astype(input.dtype)
-    found = paddle.tensordot(input, base, 1)
-    return paddle.moveaxis(found, [-2, -1], [dim1, dim2])
+    output = paddle.tensordot(input, base, 1)
+    return paddle.moveaxis(output, [-2, -1], [dim1, dim2])
 
 
 @kernel()

@@ -45,9 +45,9 @@ def _place() -> Any:
 
 
 def _like(input: Tensor, shape: Shape, input_dim_idx: int, output_dim_idx: int) -> list[int]:
-    found = numbers(shape)
-    found[output_dim_idx] = input.shape[input_dim_idx]
-    return found
+    output = numbers(shape)
+    output[output_dim_idx] = input.shape[input_dim_idx]
+    return output
 
 
 @kernel()
@@ -71,8 +71,8 @@ def kept(x: Tensor, dropped: float, seed: int) -> Tensor:
 def sampling_id(x: Tensor, min: float, max: float, seed: int, dtype: str) -> Tensor:
     """An index for each row, drawn by the row's probabilities."""
     draw = paddle.uniform([x.shape[0], 1], "float32", min, max, seed)
-    found = paddle.sum((paddle.cumsum(x, 1) < draw).astype("int64"), 1)
-    return paddle.clip(found, 0, x.shape[1] - 1)
+    output = paddle.sum((paddle.cumsum(x, 1) < draw).astype("int64"), 1)
+    return paddle.clip(output, 0, x.shape[1] - 1)
 
 
 @kernel()

@@ -58,23 +58,23 @@ def static_rnn(frame: Frame, inputs: list[Tensor], initial: list[Tensor], block:
         assert frame.run_block
         frame.run_block(block)
         held = [frame.values[names[1]] for names in memories]
-        for found, name in zip(rows, results, strict=True):
-            found.append(frame.values[name])
-    return [paddle.stack(found, 0) for found in rows]
+        for output, name in zip(rows, results, strict=True):
+            output.append(frame.values[name])
+    return [paddle.stack(output, 0) for output in rows]
 
 
 @kernel(sequences=True)
 def array_write(frame: Frame, x: Tensor, i: Tensor, array: Any) -> Results:
     """A list with one more tensor, or another one at this place; what a run wrote before is in the frame."""
     known = frame.values.get(frame.operation.outputs[0])
-    found = TensorArray(known or ())
-    found.offsets = list(known.offsets) if known else []
+    written = TensorArray(known or ())
+    written.offsets = list(known.offsets) if known else []
     place = int(i.reshape([-1])[0].item())
-    missing = place + 1 - len(found)
-    found += [x] * missing
-    found.offsets += [()] * missing
-    found[place], found.offsets[place] = x, frame.all_offsets("x")
-    return found
+    missing = place + 1 - len(written)
+    written += [x] * missing
+    written.offsets += [()] * missing
+    written[place], written.offsets[place] = x, frame.all_offsets("x")
+    return written
 
 
 class TensorArray(list[Any]):
@@ -124,14 +124,14 @@ def print_(frame: Frame, input: Tensor, message: str | None, summarize: int, fir
         "shape": list(input.shape),
         "type": str(input.dtype).removeprefix("paddle."),
     }
-    told = [f"{name}: {facts[name]}" for name in facts if name in shown and facts[name] not in ("", [])]
-    sys.stderr.write("\t".join([message or "", *told, f"data: {values.tolist()}"]) + "\n")
+    parts = [f"{name}: {facts[name]}" for name in facts if name in shown and facts[name] not in ("", [])]
+    sys.stderr.write("\t".join([message or "", *parts, f"data: {values.tolist()}"]) + "\n")
     return input
 
 
 @kernel()
 def py_func(x: Tensor, func: Function, shapes: list[Any]) -> Results:
     """A function of Python on arrays; no gradient goes through it."""
-    found = func(*[each.numpy() for each in (x if isinstance(x, list | tuple) else [x])])
-    found = found if isinstance(found, list | tuple) else [found]
-    return [paddle.to_tensor(np.asarray(each, dtype)) for each, (_, dtype) in zip(found, shapes, strict=True)]
+    output = func(*[each.numpy() for each in (x if isinstance(x, list | tuple) else [x])])
+    output = output if isinstance(output, list | tuple) else [output]
+    return [paddle.to_tensor(np.asarray(each, dtype)) for each, (_, dtype) in zip(output, shapes, strict=True)]

@@ -171,10 +171,10 @@ def cumsum(x: Tensor, axis: int | None, exclusive: bool | None, reverse: bool | 
     axis = -1 if axis is None else axis
     if reverse:
         x = paddle.flip(x, [axis])
-    found = paddle.cumsum(x, axis)
+    output = paddle.cumsum(x, axis)
     if exclusive:
-        found = found - x
-    return paddle.flip(found, [axis]) if reverse else found
+        output = output - x
+    return paddle.flip(output, [axis]) if reverse else output
 
 
 def fitted(x: Tensor, y: Tensor, axis: int) -> Tensor:

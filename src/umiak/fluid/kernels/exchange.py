@@ -18,11 +18,11 @@ def table_rows(frame: Frame, ids: list[Tensor], table: str, padding_idx: int, dr
         for each, drops in zip(ids, drops_last, strict=True)
     ]
     arrays = [each.numpy() for each in flat]
-    found = frame.exchange.rows(table, arrays, frame.operation.outputs, None if padding_idx < 0 else padding_idx)
+    output = frame.exchange.rows(table, arrays, frame.operation.outputs, None if padding_idx < 0 else padding_idx)
     for place, name in enumerate(frame.operation.input_names):
         if name in frame.offsets:
             frame.set_offsets(*frame.offsets[name], output=place)
-    return found
+    return output
 
 
 @kernel(sequences=True)

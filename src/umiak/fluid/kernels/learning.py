@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 @kernel(frame=True)
 def backward(frame: Frame, loss: Tensor, targets: list[Tensor], last: bool) -> list[Tensor]:
     """The gradients of a loss: zeros where it does not depend on a target."""
-    found = paddle.grad([loss], list(targets), retain_graph=not last, allow_unused=True)
-    return [paddle.zeros_like(target) if each is None else each for target, each in zip(targets, found, strict=True)]
+    output = paddle.grad([loss], list(targets), retain_graph=not last, allow_unused=True)
+    return [paddle.zeros_like(target) if each is None else each for target, each in zip(targets, output, strict=True)]
 
 
 @kernel()
 def gradients(targets: list[Tensor], inputs: list[Tensor], target_gradients: Tensor) -> list[Tensor]:
     """`fluid.gradients`: of any variables by any others."""
     given = list(target_gradients) if target_gradients else None
-    found = paddle.grad(list(targets), list(inputs), given, retain_graph=True, allow_unused=True)
-    return [paddle.zeros_like(each) if one is None else one for each, one in zip(inputs, found, strict=True)]
+    output = paddle.grad(list(targets), list(inputs), given, retain_graph=True, allow_unused=True)
+    return [paddle.zeros_like(each) if one is None else one for each, one in zip(inputs, output, strict=True)]
 
 
 # ---- clips and regularizers

@@ -32,8 +32,8 @@ def dropout(x: Tensor, dropout_prob: float, is_test: bool, seed: int | None, dro
     """1.8's default does not scale while it trains, and scales when it is tested."""
     scales = dropout_implementation == "upscale_in_train"
     if seed and not is_test:
-        found = x * kept(x, dropout_prob, int(seed))
-        return found / (1.0 - dropout_prob) if scales and dropout_prob < 1.0 else found
+        output = x * kept(x, dropout_prob, int(seed))
+        return output / (1.0 - dropout_prob) if scales and dropout_prob < 1.0 else output
     mode = "upscale_in_train" if scales else "downscale_in_infer"
     return functional.dropout(x, dropout_prob, training=not is_test, mode=mode)
 
@@ -110,8 +110,8 @@ def huber_loss(input: Tensor, label: Tensor, delta: float) -> Tensor:
 @kernel()
 def kldiv_loss(x: Tensor, target: Tensor, reduction: str) -> Tensor:
     """Of log-probabilities and probabilities."""
-    found = functional.kl_div(x, target, reduction)
-    return found.reshape([1]) if found.ndim == 0 else found
+    output = functional.kl_div(x, target, reduction)
+    return output.reshape([1]) if output.ndim == 0 else output
 
 
 @kernel()
@@ -168,14 +168,14 @@ def conv_shapes(
     first = data_format.startswith("NC")
     sizes = input.shape[2:] if first else input.shape[1:-1]
     pads = _pads(padding, sizes, weight.shape[2:], stride, dilation)
-    found = tuple(
+    output = tuple(
         -1 if size < 0 else (size + before + behind - by * (width - 1) - 1) // step + 1
         for size, width, step, by, (before, behind) in zip(sizes, weight.shape[2:], stride, dilation, pads, strict=True)
     )
-    if any(each <= 0 and each != -1 for each in found):
+    if any(each <= 0 and each != -1 for each in output):
         raise ValueError(f"an image of {list(sizes)} is too small for a filter of {list(weight.shape[2:])}")
     channels = weight.shape[0]
-    shape = (input.shape[0], channels, *found) if first else (input.shape[0], *found, channels)
+    shape = (input.shape[0], channels, *output) if first else (input.shape[0], *output, channels)
     return [(shape, input.dtype)]
 
 
@@ -263,11 +263,11 @@ def image_resize(input: Tensor, out_shape: Shape, scale: Any, resample: str, act
         sizes = [int(size * factor) for size in images.shape[2:]]
     mode = resample.lower()
     if mode == "nearest" and align_corners:
-        found = _nearest(images, sizes)
+        output = _nearest(images, sizes)
     else:
         corners = align_corners if mode != "nearest" else False
-        found = functional.interpolate(images, sizes, mode=mode, align_corners=corners, align_mode=align_mode)
-    return found if data_format.startswith("NC") else paddle.moveaxis(found, 1, -1)
+        output = functional.interpolate(images, sizes, mode=mode, align_corners=corners, align_mode=align_mode)
+    return output if data_format.startswith("NC") else paddle.moveaxis(output, 1, -1)
 
 
 def _nearest(images: Tensor, sizes: list[int]) -> Tensor:
@@ -356,7 +356,7 @@ def gather_tree(ids: Tensor, parents: Tensor) -> Tensor:
 def batch_norm(input: Tensor, scale: Tensor, bias: Tensor, mean: Tensor, variance: Tensor, momentum: float, epsilon: float, data_layout: str, is_test: bool, use_global_stats: bool) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     """Normalized by the batch, or by the running mean and variance, which are changed in place while training."""
     layout = data_layout if input.ndim != 2 else "NCHW"
-    found = functional.batch_norm(
+    output = functional.batch_norm(
         input,
         mean,
         variance,
@@ -368,7 +368,7 @@ def batch_norm(input: Tensor, scale: Tensor, bias: Tensor, mean: Tensor, varianc
         data_format=layout if input.ndim == 4 else ("NC" if input.ndim == 2 else layout),
         use_global_stats=use_global_stats or is_test,
     )
-    return found, mean, variance
+    return output, mean, variance
 
 
 @kernel()
@@ -395,8 +395,8 @@ def group_norm(input: Tensor, scale: Tensor, bias: Tensor, groups: int, epsilon:
 @kernel()
 def fc_sum(inputs: list[Tensor], bias: Tensor) -> Tensor:
     """The projections of all inputs together, and the bias."""
-    found = inputs[0] if len(inputs) == 1 else paddle.add_n(list(inputs))
-    return found if bias is None else found + bias
+    output = inputs[0] if len(inputs) == 1 else paddle.add_n(list(inputs))
+    return output if bias is None else output + bias
 
 
 @kernel()
@@ -423,7 +423,7 @@ def lookup_table(weight: Tensor, ids: Tensor, padding_idx: int, is_sparse: bool,
     if drops_last and ids.ndim > 1 and ids.shape[-1] == 1:
         ids = ids.reshape(ids.shape[:-1])
     padding = None if padding_idx < 0 else padding_idx
-    found = functional.embedding(ids, weight, sparse=is_sparse)
+    output = functional.embedding(ids, weight, sparse=is_sparse)
     if padding is None:
-        return found
-    return found * (ids != padding).astype(found.dtype).unsqueeze(-1)
+        return output
+    return output * (ids != padding).astype(output.dtype).unsqueeze(-1)

@@ -26,8 +26,8 @@ def _reducing(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
         axes = list(dim) if isinstance(dim, list | tuple) else dim
         if axes == []:
             axes = None
-        found = function(input, axis=axes, keepdim=keep_dim)
-        return found.reshape([1]) if found.ndim == 0 else found
+        output = function(input, axis=axes, keepdim=keep_dim)
+        return output.reshape([1]) if output.ndim == 0 else output
 
     return reduced
 
@@ -37,22 +37,22 @@ class _Extreme(paddle.autograd.PyLayer):  # type: ignore[misc]
 
     @staticmethod
     def forward(context: Any, x: Tensor, function: Function, axis: Any) -> Tensor:
-        found = function(x, axis=axis, keepdim=True)
-        context.save_for_backward(x, found)
-        return found
+        extreme = function(x, axis=axis, keepdim=True)
+        context.save_for_backward(x, extreme)
+        return extreme
 
     @staticmethod
     def backward(context: Any, gradient: Tensor) -> Tensor:
-        x, found = context.saved_tensor()
-        return gradient * (x == found).astype(gradient.dtype)
+        x, extreme = context.saved_tensor()
+        return gradient * (x == extreme).astype(gradient.dtype)
 
 
 def _extreme(function: Function) -> Callable[..., Tensor]:
     def reduced(x: Tensor, axis: Any, keepdim: bool) -> Tensor:
         if x.stop_gradient or not x.is_floating_point():
             return function(x, axis=axis, keepdim=keepdim)
-        found = _Extreme.apply(x, function, axis)
-        return found if keepdim else found.reshape([]) if axis is None else paddle.squeeze(found, axis)
+        output = _Extreme.apply(x, function, axis)
+        return output if keepdim else output.reshape([]) if axis is None else paddle.squeeze(output, axis)
 
     return reduced
 
@@ -66,10 +66,10 @@ for _name in ("max", "min"):
 @kernel()
 def matmul(x: Tensor, y: Tensor, transpose_x: bool, transpose_y: bool, alpha: float) -> Tensor:
     """A product of matrices, times alpha; of two vectors [1]."""
-    found = paddle.matmul(x, y, transpose_x, transpose_y)
+    output = paddle.matmul(x, y, transpose_x, transpose_y)
     if alpha != 1.0:
-        found = found * alpha
-    return found.reshape([1]) if found.ndim == 0 else found
+        output = output * alpha
+    return output.reshape([1]) if output.ndim == 0 else output
 
 
 def mul_shapes(x: Tensor, y: Tensor, x_num_col_dims: int, y_num_col_dims: int) -> list[tuple[tuple[int, ...], str]]:
@@ -96,8 +96,8 @@ def mul(x: Tensor, y: Tensor, x_num_col_dims: int, y_num_col_dims: int) -> Tenso
         return paddle.matmul(x, y)
     rows, columns = x.shape[:x_num_col_dims], y.shape[y_num_col_dims:]
     inner = _product(tuple(y.shape[:y_num_col_dims]))
-    found = paddle.matmul(paddle.reshape(x, [-1, inner]), paddle.reshape(y, [inner, -1]))
-    return paddle.reshape(found, rows + columns)
+    output = paddle.matmul(paddle.reshape(x, [-1, inner]), paddle.reshape(y, [inner, -1]))
+    return paddle.reshape(output, rows + columns)
 
 
 def _index(found: Tensor) -> Tensor:

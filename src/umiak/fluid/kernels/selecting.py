@@ -66,17 +66,17 @@ def unique_with_counts(x: Tensor, dtype: str) -> tuple[Tensor, Tensor, Tensor]:
     order = np.argsort(first)
     places = np.empty_like(order)
     places[order] = np.arange(len(order))
-    found = values[order], places[index.reshape(-1)].astype(dtype), counts[order].astype(dtype)
-    return tuple(map(paddle.to_tensor, found))
+    output = values[order], places[index.reshape(-1)].astype(dtype), counts[order].astype(dtype)
+    return tuple(map(paddle.to_tensor, output))
 
 
 @kernel()
 def mean_iou(input: Tensor, label: Tensor, num_classes: int) -> tuple[Tensor, Tensor, Tensor]:
     """The mean over classes of what two pictures share by what either has; wrong and right elements of each class."""
-    found, wanted = input.numpy().reshape(-1), label.numpy().reshape(-1)
-    right = np.bincount(wanted[found == wanted], minlength=num_classes)
-    wrong = np.bincount(wanted[found != wanted], minlength=num_classes)
-    wrong += np.bincount(found[found != wanted], minlength=num_classes)
+    predicted, wanted = input.numpy().reshape(-1), label.numpy().reshape(-1)
+    right = np.bincount(wanted[predicted == wanted], minlength=num_classes)
+    wrong = np.bincount(wanted[predicted != wanted], minlength=num_classes)
+    wrong += np.bincount(predicted[predicted != wanted], minlength=num_classes)
     either = right + wrong
     share = np.divide(right, either, out=np.zeros(num_classes), where=either > 0)
     mean = share.sum() / max((either > 0).sum(), 1)
@@ -91,8 +91,8 @@ def mean_iou(input: Tensor, label: Tensor, num_classes: int) -> tuple[Tensor, Te
 def hash_(input: Tensor, hash_size: int, num_hash: int) -> Tensor:
     """For each row of ids so many hashes: XXH64 of its bytes, with the seeds 0, 1, ..."""
     rows = np.ascontiguousarray(input.numpy().reshape(-1, input.shape[-1]))
-    found = [[[xxh64(row.tobytes(), seed) % hash_size] for seed in range(num_hash)] for row in rows]
-    return paddle.to_tensor(np.asarray(found, np.int64).reshape(len(rows), num_hash, 1))
+    output = [[[xxh64(row.tobytes(), seed) % hash_size] for seed in range(num_hash)] for row in rows]
+    return paddle.to_tensor(np.asarray(output, np.int64).reshape(len(rows), num_hash, 1))
 
 
 def _tagged_shapes(ins: Tensor, **_settings: Any) -> Results:
@@ -129,9 +129,9 @@ def same(x: Tensor) -> Tensor:
 def tensor_array_to_tensor(frame: Frame, input: Any, axis: int, use_stack: bool) -> tuple[Tensor, Tensor]:
     """The tensors of an array joined, and the size of each along the axis."""
     tensors = list(input)
-    found = paddle.stack(tensors, axis) if use_stack else paddle.concat(tensors, axis)
+    output = paddle.stack(tensors, axis) if use_stack else paddle.concat(tensors, axis)
     sizes = [1 if use_stack else each.shape[axis] for each in tensors]
-    return found, paddle.to_tensor(np.asarray(sizes, np.int32))
+    return output, paddle.to_tensor(np.asarray(sizes, np.int32))
 
 
 @kernel()

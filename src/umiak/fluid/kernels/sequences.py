@@ -41,24 +41,24 @@ def sequence_pool(frame: Frame, input: Tensor, pool_type: str, is_test: bool, pa
     if kind not in POOLS:
         raise ValueError(f"expected {', '.join(POOLS)} as pool_type, got {pool_type!r}")
     if offsets.is_single:  # slots with one id in each sample
-        found = input
+        output = input
     elif kind in ("first", "last"):
         rows = np.asarray(offsets[:-1] if kind == "first" else offsets[1:]) - (kind == "last")
-        found = paddle.gather(input, paddle.to_tensor(np.clip(rows, 0, max(input.shape[0] - 1, 0))))
+        output = paddle.gather(input, paddle.to_tensor(np.clip(rows, 0, max(input.shape[0] - 1, 0))))
     elif kind == "max":
-        found = _sequence_max(input, offsets)
+        output = _sequence_max(input, offsets)
     else:
-        found = _sequence_sum(input, offsets)
+        output = _sequence_sum(input, offsets)
         if kind in ("average", "sqrt"):
             by = np.maximum(lengths, 1).astype(np.float32)
-            divisor = paddle.to_tensor(np.sqrt(by) if kind == "sqrt" else by).astype(found.dtype)
-            found = found / divisor.reshape([-1] + [1] * (found.ndim - 1))
+            divisor = paddle.to_tensor(np.sqrt(by) if kind == "sqrt" else by).astype(output.dtype)
+            output = output / divisor.reshape([-1] + [1] * (output.ndim - 1))
     empty = lengths == 0
     if empty.any():
-        mask = paddle.to_tensor(empty).reshape([-1] + [1] * (found.ndim - 1))
-        found = paddle.where(mask, paddle.full_like(found, pad_value), found)
+        mask = paddle.to_tensor(empty).reshape([-1] + [1] * (output.ndim - 1))
+        output = paddle.where(mask, paddle.full_like(output, pad_value), output)
     _outer(frame, "input")
-    return found
+    return output
 
 
 def _outer(frame: Frame, parameter: str) -> None:
@@ -98,8 +98,8 @@ def padded(input: Tensor, offsets: tuple[int, ...], longest: int, value: Any) ->
         )
     else:
         spare = paddle.full([1, *input.shape[1:]], value, input.dtype)
-    found = paddle.gather(paddle.concat([input, spare.astype(input.dtype)], 0), paddle.to_tensor(places.reshape(-1)))
-    return paddle.reshape(found, [len(lengths), longest, *input.shape[1:]])
+    output = paddle.gather(paddle.concat([input, spare.astype(input.dtype)], 0), paddle.to_tensor(places.reshape(-1)))
+    return paddle.reshape(output, [len(lengths), longest, *input.shape[1:]])
 
 
 @kernel(sequences=True)
@@ -233,8 +233,8 @@ def windows(frame: Frame, input: Tensor, start: int, width: int, value: Any) -> 
     ends = np.repeat(offsets[1:], lengths_of(offsets))[:, None]
     places = np.where((places >= begins) & (places < ends), places, rows)
     spare = paddle.full([1, *input.shape[1:]], value, input.dtype)
-    found = paddle.gather(paddle.concat([input, spare], 0), paddle.to_tensor(places.reshape(-1)))
-    return paddle.reshape(found, [rows, width, *input.shape[1:]])
+    output = paddle.gather(paddle.concat([input, spare], 0), paddle.to_tensor(places.reshape(-1)))
+    return paddle.reshape(output, [rows, width, *input.shape[1:]])
 
 
 @kernel(sequences=True)

@@ -64,8 +64,8 @@ def transpose(x: Tensor, perm: list[int]) -> Tensor:
 @kernel()
 def squeeze(input: Tensor, axes: list[int]) -> Tensor:
     """Without dimensions of one; all of them if none is named."""
-    found = paddle.squeeze(input, list(axes) or None)
-    return found.reshape([1]) if found.ndim == 0 else found
+    output = paddle.squeeze(input, list(axes) or None)
+    return output.reshape([1]) if output.ndim == 0 else output
 
 
 @kernel()
@@ -153,8 +153,8 @@ def strided_slice(input: Tensor, axes: list[int], starts: Sizes, ends: Sizes, st
 @kernel()
 def getitem(x: Tensor, index: Tensor) -> Tensor:
     """``x[index]`` of Python; an element is [1]."""
-    found = x[_index(index)]
-    return found.reshape([1]) if found.ndim == 0 else found
+    output = x[_index(index)]
+    return output.reshape([1]) if output.ndim == 0 else output
 
 
 def _index(index: Tensor) -> Results:
@@ -228,20 +228,20 @@ def fill_constant(shape: Shape, dtype: str, value: Any, force_cpu: bool = False)
 
 
 def _like(input: Tensor, shape: Shape, input_dim_idx: int, output_dim_idx: int) -> list[int]:
-    found = numbers(shape)
+    output = numbers(shape)
     size = input.shape[input_dim_idx]
-    found[output_dim_idx] = size if size >= 0 else paddle.shape(input)[input_dim_idx]
-    return found
+    output[output_dim_idx] = size if size >= 0 else paddle.shape(input)[input_dim_idx]
+    return output
 
 
 @kernel(frame=True)
 def fill_constant_batch_size_like(frame: Frame, input: Tensor, shape: Shape, dtype: str, value: Any, input_dim_idx: int, output_dim_idx: int, force_cpu: bool) -> Tensor:  # fmt: skip
     """As many rows as the input has, or sequences."""
-    found = _like(input, shape, input_dim_idx, output_dim_idx)
+    output = _like(input, shape, input_dim_idx, output_dim_idx)
     offsets = frame.all_offsets("input")
     if offsets and input_dim_idx == 0:
-        found[output_dim_idx] = len(offsets[-1]) - 1
-    return paddle.full(found, value, dtype)
+        output[output_dim_idx] = len(offsets[-1]) - 1
+    return paddle.full(output, value, dtype)
 
 
 @kernel()
@@ -284,10 +284,10 @@ def range_(start: Sizes, end: Sizes, step: Sizes, dtype: str) -> Tensor:
 @kernel()
 def eye(num_rows: int, num_columns: int | None, batch_shape: list[int] | None, dtype: str) -> Tensor:
     """Ones on the diagonal."""
-    found = paddle.eye(num_rows, num_columns, dtype)
+    output = paddle.eye(num_rows, num_columns, dtype)
     if batch_shape:
-        found = paddle.tile(found.reshape([1] * len(batch_shape) + found.shape), [*batch_shape, 1, 1])
-    return found
+        output = paddle.tile(output.reshape([1] * len(batch_shape) + output.shape), [*batch_shape, 1, 1])
+    return output
 
 
 @kernel()

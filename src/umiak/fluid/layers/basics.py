@@ -76,19 +76,19 @@ def create_parameter(shape: Shape, dtype: DType, name: str | None = None, attr: 
 
 def create_global_var(shape: Shape, value: Value, dtype: DType, persistable: bool = False, force_cpu: bool = False, name: str | None = None) -> Output:  # fmt: skip
     """A variable with a first value from the startup program."""
-    found = create_state(name or naming.generate("global_var"), shape, dtype, value)
-    found.persistable = True  # it must last from the startup program to the next one
-    return found
+    variable = create_state(name or naming.generate("global_var"), shape, dtype, value)
+    variable.persistable = True  # it must last from the startup program to the next one
+    return variable
 
 
 def create_tensor(dtype: DType, name: str | None = None, persistable: bool = False) -> Output:
     """A variable that an operation is going to write."""
     block = default_main_program().current_block()
-    found = block.create_var(
+    variable = block.create_var(
         name or naming.generate("create_tensor.tmp"), (), dtype_name(dtype), persistable=persistable
     )
-    found.stop_gradient = False
-    return found
+    variable.stop_gradient = False
+    return variable
 
 
 def assign(input: Input, output: Input = None) -> Output:
@@ -109,18 +109,18 @@ def increment(x: Input, value: float = 1.0, in_place: bool = True) -> Output:
 def fill_constant(shape: Shape, dtype: DType, value: Value, force_cpu: bool = False, out: Input = None, name: str | None = None) -> Output:  # fmt: skip
     """One value everywhere."""
     arguments = {"shape": shape, "dtype": dtype_name(dtype), "value": value, "force_cpu": force_cpu}
-    found = apply("fill_constant", arguments, out=out, name=name)
-    if isinstance(found, Variable):
-        found.stop_gradient = True
-    return found
+    output = apply("fill_constant", arguments, out=out, name=name)
+    if isinstance(output, Variable):
+        output.stop_gradient = True
+    return output
 
 
 def split(input: Input, num_or_sections: Sizes, dim: int = -1, name: str | None = None) -> Outputs:
     """Parts along an axis; 1.8's is the last one."""
     count = num_or_sections if isinstance(num_or_sections, int) else len(num_or_sections)
     dim = int(dim)
-    found = apply("split", {"input": input, "parts": num_or_sections, "dim": dim}, name=name, outputs=count)
-    return list(found) if isinstance(found, tuple | list) else [found]
+    outputs = apply("split", {"input": input, "parts": num_or_sections, "dim": dim}, name=name, outputs=count)
+    return list(outputs) if isinstance(outputs, tuple | list) else [outputs]
 
 
 def unstack(x: Input, axis: int = 0, num: int | None = None) -> Outputs:
@@ -130,8 +130,8 @@ def unstack(x: Input, axis: int = 0, num: int | None = None) -> Outputs:
         raise bad(
             "UM-FLUID-002", f"fluid.layers.unstack: how many parts {x} has is not known", "give num", where=user_line()
         )
-    found = apply("unstack", {"x": x, "axis": axis, "num": count}, outputs=count)
-    return list(found) if isinstance(found, tuple | list) else [found]
+    outputs = apply("unstack", {"x": x, "axis": axis, "num": count}, outputs=count)
+    return list(outputs) if isinstance(outputs, tuple | list) else [outputs]
 
 
 def softmax_with_cross_entropy(logits: Input, label: Input, soft_label: bool = False, ignore_index: int = -100, numeric_stable_mode: bool = True, return_softmax: bool = False, axis: int = -1) -> Output:  # fmt: skip
@@ -170,15 +170,15 @@ def accuracy(input: Input, label: Input, k: int = 1, correct: Input = None, tota
     """The part of the rows whose label is among the best k. ``correct`` and ``total`` get how many these are, and all."""
     if not in_dygraph_mode():
         rows.call("topk", input, k)  # 1.8's has variables of this name: people name them in configs
-    found = rows.call("accuracy", input, label, k)
-    if isinstance(found, Variable):
-        found.stop_gradient = True
+    output = rows.call("accuracy", input, label, k)
+    if isinstance(output, Variable):
+        output.stop_gradient = True
     if correct is not None or total is not None:
         count = rows.call("reduce_sum", rows.call("fill_constant_batch_size_like", label, [-1, 1], "float32", 1.0))
-        for given, number in ((total, count), (correct, found * count + 0.25)):
+        for given, number in ((total, count), (correct, output * count + 0.25)):
             if given is not None:
                 apply("assign", {"input": rows.call("cast", number, given.dtype)}, out=given)
-    return found
+    return output
 
 
 def print_(input: Input, first_n: int = -1, message: str | None = None, summarize: int = 20, print_tensor_name: bool = True, print_tensor_type: bool = True, print_tensor_shape: bool = True, print_tensor_layout: bool = True, print_tensor_lod: bool = True, print_phase: str = "both") -> Output:  # fmt: skip

@@ -58,8 +58,8 @@ class _Unit:
 
 
 def _projected(inputs: Outputs, weight: Input, bias: Input) -> Output:
-    found = rows.call("matmul", rows.call("concat", inputs, 1), weight)
-    return found if bias is None else rows.call("elementwise_add", found, bias)
+    output = rows.call("matmul", rows.call("concat", inputs, 1), weight)
+    return output if bias is None else rows.call("elementwise_add", output, bias)
 
 
 class BasicGRUUnit(_Unit):
@@ -136,11 +136,11 @@ class RNNCell:
         flat = _sizes(shapes)
         names = flatten(types) if isinstance(types, list | tuple | dict) else [types]
         names = names * len(flat) if len(names) == 1 else names
-        found = [
+        output = [
             rows.call("fill_constant_batch_size_like", reference, size if size[0] == -1 else [-1, *size], name, init_value, batch_dim_idx)
             for size, name in zip(flat, names, strict=True)
         ]  # fmt: skip
-        return found[0] if _is_size(shapes) else pack_sequence_as(_like_sizes(shapes), found)
+        return output[0] if _is_size(shapes) else pack_sequence_as(_like_sizes(shapes), output)
 
 
 def _is_size(shape: Shape) -> bool:
@@ -238,10 +238,10 @@ def rnn(cell: RNNCell, inputs: Inputs, initial_states: Inputs = None, sequence_l
         map_structure(loop.update_memory, states, new_states)
         for each in (*flatten(outputs), *flatten(new_states)):
             loop.step_output(each)
-    found = loop()
+    output = loop()
     count = len(flatten(outputs))
-    final_outputs = pack_sequence_as(outputs, found[:count])
-    final_states = pack_sequence_as(new_states, [each[-1] for each in found[count:]])
+    final_outputs = pack_sequence_as(outputs, output[:count])
+    final_states = pack_sequence_as(new_states, [each[-1] for each in output[count:]])
     if is_reverse:
         final_outputs = map_structure(_backwards, final_outputs)
     return final_outputs if time_major else map_structure(turned, final_outputs), final_states
@@ -259,8 +259,8 @@ def _stacked(units: list[_Unit], inputs: Input, initial: list[Outputs], mask: In
         now = None if mask is None else loop.step_input(mask)
         for unit, first in zip(units, initial, strict=True):
             states = [loop.memory(**each) for each in first]
-            found = unit(step, *states)
-            news = list(found) if isinstance(found, tuple) else [found]
+            output = unit(step, *states)
+            news = list(output) if isinstance(output, tuple) else [output]
             for state, new in zip(states, news, strict=True):
                 kept = new if now is None else kept_where_over(state, new, now)
                 loop.update_memory(state, kept)
@@ -292,8 +292,8 @@ def _network(make: Function, inputs: Input, initial: Inputs, sizes: tuple[int, i
         ]
         units = [make(layer, "bw" if way else "fw") for layer in range(num_layers)]
         own = [_backwards(each) if way and each is not None else each for each in (steps, mask)]
-        found, last = _stacked(units, own[0], first, own[1], drop)
-        outputs.append(_backwards(found) if way else found)
+        output, last = _stacked(units, own[0], first, own[1], drop)
+        outputs.append(_backwards(output) if way else output)
         lasts.append(last)
     joined = outputs[0] if ways == 1 else rows.call("concat", outputs, 2)
     shape = [num_layers * ways, -1, hidden_size]

@@ -78,10 +78,10 @@ def sparse_embedding(input: Input, size: Sizes, padding_idx: int | None = None, 
             else "has no effect"
         )
         warnings.warn(f"contrib.layers.sparse_embedding: entry {what}, every id has a row", stacklevel=2)
-    found = parametric.embedding_v2(input, size, True, True, padding_idx, param_attr, dtype_name(dtype))
-    weight = found.block.vars[found.block.ops[-1].arguments["weight"].name]
+    embedded = parametric.embedding_v2(input, size, True, True, padding_idx, param_attr, dtype_name(dtype))
+    weight = embedded.block.vars[embedded.block.ops[-1].arguments["weight"].name]
     weight.is_server_table, weight.entry = True, getattr(entry, "entry", None)
-    return found
+    return embedded
 
 
 def _fixed(layer: str, attribute: Attr, shape: Sizes, dtype: DType) -> Output:
@@ -122,9 +122,9 @@ def tdm_sampler(x: Input, neg_samples_num_list: list[int], layer_node_num_list: 
         "seed": seed,
         "dtype": dtype_name(dtype),
     }
-    found = apply("tdm_sampler", arguments, name=layer, outputs=3)
+    outputs = apply("tdm_sampler", arguments, name=layer, outputs=3)
     if not output_list:
-        return found
+        return outputs
     widths = [count + int(output_positive) for count in counts]
     starts = [sum(widths[:number]) for number in range(len(widths))]
     return tuple(
@@ -132,7 +132,7 @@ def tdm_sampler(x: Input, neg_samples_num_list: list[int], layer_node_num_list: 
             rows.call("reshape", rows.call("slice", each, [1], [start], [start + width]), [-1, width, 1])
             for start, width in zip(starts, widths, strict=True)
         ]
-        for each in found
+        for each in outputs
     )
 
 

@@ -145,15 +145,15 @@ def while_loop(
     """The body's results in place of the variables, as long as the condition of them holds."""
     if in_dygraph_mode():
         while bool(cond(*loop_vars)):
-            found = body(*loop_vars)
-            loop_vars = list(found) if isinstance(found, list | tuple) else [found]
+            outputs = body(*loop_vars)
+            loop_vars = list(outputs) if isinstance(outputs, list | tuple) else [outputs]
         return loop_vars
     held = [apply("assign", {"input": each}) for each in loop_vars]
     going = cond(*held)
     loop = While(going)
     with loop.block():
-        found = body(*held)
-        for each, new in zip(held, found if isinstance(found, list | tuple) else [found], strict=True):
+        outputs = body(*held)
+        for each, new in zip(held, outputs if isinstance(outputs, list | tuple) else [outputs], strict=True):
             apply("assign", {"input": new}, out=each)
         apply("assign", {"input": cond(*held)}, out=going)
     return held
@@ -257,14 +257,14 @@ def array_write(x: Input, i: Input, array: Value = None) -> Output:
 def array_read(array: Value, i: Input) -> Output:
     """The tensor at a place of an array."""
     block = default_main_program().current_block()
-    found = _twin(block, array.element, "array_read")
-    append_plain("array_read", {"array": array, "i": i}, [found], role=FORWARD)
-    return found
+    element = _twin(block, array.element, "array_read")
+    append_plain("array_read", {"array": array, "i": i}, [element], role=FORWARD)
+    return element
 
 
 def array_length(array: Value) -> Output:
     """How many there are."""
     block = default_main_program().current_block()
-    found = block.create_var(naming.generate("array_length.tmp"), (1,), "int64", stop_gradient=True)
-    append_plain("array_length", {"array": array}, [found], role=FORWARD)
-    return found
+    length = block.create_var(naming.generate("array_length.tmp"), (1,), "int64", stop_gradient=True)
+    append_plain("array_length", {"array": array}, [length], role=FORWARD)
+    return length

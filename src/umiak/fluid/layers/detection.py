@@ -99,10 +99,10 @@ def multiclass_nms2(bboxes: Input, scores: Input, score_threshold: float, nms_to
     """The same, with the numbers of the boxes if they are asked for."""
     _batched(bboxes)
     top = (nms_top_k, keep_top_k)
-    found = _suppressed(
+    boxes_kept = _suppressed(
         name, bboxes, scores, score_threshold, top, nms_threshold, normalized, nms_eta, background_label
     )
-    return found if return_index else found[0]
+    return boxes_kept if return_index else boxes_kept[0]
 
 
 def _batched(boxes: Input) -> None:
@@ -118,8 +118,8 @@ def detection_output(loc: Input, scores: Input, prior_box: Input, prior_box_var:
     chances = rows.call("transpose", rows.call("softmax", scores), [0, 2, 1])
     chances.stop_gradient = True
     top = (nms_top_k, keep_top_k)
-    found = _suppressed(None, boxes, chances, score_threshold, top, nms_threshold, True, 1.0, 0)
-    return found if return_index else found[0]
+    boxes_kept = _suppressed(None, boxes, chances, score_threshold, top, nms_threshold, True, 1.0, 0)
+    return boxes_kept if return_index else boxes_kept[0]
 
 
 def _pooled(type_: str, name: str | None, input: Input, rois: Input, size: list[int], scale: float, counts: Input, more: dict[str, int]) -> Output:  # fmt: skip

@@ -214,8 +214,8 @@ def beam_search(pre_ids: Input, pre_scores: Input, ids: Input, scores: Input, be
         "level": level,
         "is_accumulated": is_accumulated,
     }
-    found = apply("beam_search", arguments, name=name, outputs=3)
-    return found if return_parent_idx else found[:2]
+    outputs = apply("beam_search", arguments, name=name, outputs=3)
+    return outputs if return_parent_idx else outputs[:2]
 
 
 def beam_search_decode(ids: Input, scores: Input, beam_size: int, end_id: int, name: str | None = None) -> Output:

@@ -134,10 +134,10 @@ def data_norm(input: Input, act: Act = None, epsilon: float = 1e-05, param_attr:
     total = made("batch_sum", "batch_sum", 0.0, trainable=False)
     squares = made("batch_square_sum", "batch_square", 1e4, trainable=False)
     sums = {"input": input, "size": size, "total": total, "squares": squares}
-    found = apply("data_norm", {**sums, "scale": scale, "bias": bias, "slot_dim": slot_dim})
+    output = apply("data_norm", {**sums, "scale": scale, "bias": bias, "slot_dim": slot_dim})
     counted = {**sums, "slot_dim": slot_dim, "decay": summary_decay_rate, "epsilon": epsilon}
     append_plain("data_norm_counted", counted, [size, total, squares], role=FORWARD)
-    return activated(found, act)
+    return activated(output, act)
 
 
 def row_conv(input: Input, future_context_size: int, param_attr: Attr = None, act: Act = None) -> Output:
@@ -175,8 +175,8 @@ def inplace_abn(input: Input, act: Act = None, is_test: bool = False, momentum: 
     if act not in (None, "identity", "leaky_relu", "elu"):
         what = f"expected identity, leaky_relu or elu as inplace_abn's act, got {act!r}"
         raise bad("UM-FLUID-002", what, where=user_line())
-    found = batch_norm(
+    output = batch_norm(
         input, None, is_test, momentum, epsilon, param_attr, bias_attr, data_layout, False, name,
         moving_mean_name, moving_variance_name, do_model_average_for_mean_and_var, use_global_stats,
     )  # fmt: skip
-    return found if act in (None, "identity") else rows.call(act, found, act_alpha)
+    return output if act in (None, "identity") else rows.call(act, output, act_alpha)

@@ -103,8 +103,8 @@ def _convolution(kind: str, dimensions: int, data_format: str) -> Output:
             "groups": groups,
             "data_format": data_format,
         }
-        found = apply("conv", arguments, name=layer)
-        return _biased(found, layer, bias_attr, num_filters, act, data_format)
+        output = apply("conv", arguments, name=layer)
+        return _biased(output, layer, bias_attr, num_filters, act, data_format)
 
     return convolution
 
@@ -146,8 +146,8 @@ def _transposed(kind: str, dimensions: int, data_format: str) -> Output:
             "output_size": output_size,
             "data_format": data_format,
         }
-        found = apply("conv_transpose", arguments, name=layer)
-        return _biased(found, layer, bias_attr, num_filters, act, data_format)
+        output = apply("conv_transpose", arguments, name=layer)
+        return _biased(output, layer, bias_attr, num_filters, act, data_format)
 
     return convolution
 
@@ -244,8 +244,10 @@ def sequence_conv(input: Input, num_filters: int, filter_size: int = 3, filter_s
         )
     weight = create_parameter(layer, param_attr, [filter_size * input.shape[1], num_filters])
     start = -(filter_size // 2) if padding_start is None else padding_start
-    found = apply("sequence_conv", {"input": input, "weight": weight, "start": start, "width": filter_size}, name=layer)
-    return _biased(found, layer, bias_attr, num_filters, act, "NC")
+    output = apply(
+        "sequence_conv", {"input": input, "weight": weight, "start": start, "width": filter_size}, name=layer
+    )
+    return _biased(output, layer, bias_attr, num_filters, act, "NC")
 
 
 def dynamic_gru(input: Input, size: int, param_attr: Attr = None, bias_attr: Attr = None, is_reverse: bool = False, gate_activation: str = "sigmoid", candidate_activation: str = "tanh", h_0: Input = None, origin_mode: bool = False) -> Output:  # fmt: skip

@@ -26,12 +26,12 @@ def layer(name: str) -> Function:
         for key in ("dtype",):
             if arguments.get(key) is not None:
                 arguments[key] = recording.dtype_name(arguments[key])
-        found = recording.apply(
+        output = recording.apply(
             name, arguments, name=call.get("name"), act=call.get("act"), out=out, outputs=signature.outputs
         )
-        if arguments.get("stop_gradient") is False and found.dtype.startswith("float"):
-            found.stop_gradient = False
-        return found
+        if arguments.get("stop_gradient") is False and output.dtype.startswith("float"):
+            output.stop_gradient = False
+        return output
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f"``fluid.layers.{name}`` of 1.8."

@@ -36,18 +36,18 @@ def im2sequence(input: Input, filter_size: Sizes = 1, stride: Sizes = 1, padding
 
 def meshgrid(input: Outputs, name: str | None = None) -> Outputs:
     """Grids: the values of each input along its own dimension."""
-    found = apply("meshgrid", {"input": list(input)}, name=name, outputs=len(input))
-    return list(found) if isinstance(found, tuple | list) else [found]
+    outputs = apply("meshgrid", {"input": list(input)}, name=name, outputs=len(input))
+    return list(outputs) if isinstance(outputs, tuple | list) else [outputs]
 
 
 def nonzero(input: Input, as_tuple: bool = False) -> Output:
     """The places of what is not zero, a row for each; or a column for each dimension."""
-    found = rows.call("where", input)
+    nonzero = rows.call("where", input)
     if not as_tuple:
-        return found
+        return nonzero
     if len(input.shape) == 1:
-        return (found,)
-    return tuple(rows.call("slice", found, [1], [place], [place + 1]) for place in range(len(input.shape)))
+        return (nonzero,)
+    return tuple(rows.call("slice", nonzero, [1], [place], [place + 1]) for place in range(len(input.shape)))
 
 
 def adaptive_pool2d(input: Input, pool_size: Sizes, pool_type: str = "max", require_index: bool = False, name: str | None = None) -> Output:  # fmt: skip

@@ -37,8 +37,8 @@ def _packed(structure: Any, values: Iterator[Any]) -> Any:
     if not is_sequence(structure):
         return next(values)
     if isinstance(structure, dict):
-        found = {key: _packed(structure[key], values) for key in sorted(structure)}
-        return type(structure)((key, found[key]) for key in structure)
+        parts = {key: _packed(structure[key], values) for key in sorted(structure)}
+        return type(structure)((key, parts[key]) for key in structure)
     members = [_packed(each, values) for each in structure]
     return type(structure)(*members) if hasattr(structure, "_fields") else type(structure)(members)
 

@@ -143,10 +143,10 @@ class LearningAtOnce:
 
     def state_dict(self) -> Arguments:
         """Its states by their names, and that of the learning rate."""
-        found = {state.name: state for states in self._states.values() for state in states.values()}
+        state_dict = {state.name: state for states in self._states.values() for state in states.values()}
         if isinstance(self._learning_rate, LearningRateDecay):
-            found[SCHEDULE] = self._learning_rate.state_dict()
-        return found
+            state_dict[SCHEDULE] = self._learning_rate.state_dict()
+        return state_dict
 
     def set_dict(self, state_dict: Arguments) -> None:
         """Go on from a state; states that are not there yet are filled when they are made."""

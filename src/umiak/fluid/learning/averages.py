@@ -31,8 +31,8 @@ class _Averages:
     """What both share: a value for each parameter that takes its place for a while."""
 
     def __init__(self) -> None:
-        found = default_main_program().global_block().all_parameters()
-        self._parameters = [each for each in found if each.do_model_average is not False]
+        parameters = default_main_program().global_block().all_parameters()
+        self._parameters = [each for each in parameters if each.do_model_average is not False]
         self._before: Feed = {}
 
     def _average(self, name: str, tensors: Feed) -> Any:

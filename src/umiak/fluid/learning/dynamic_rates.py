@@ -195,13 +195,13 @@ class ReduceLROnPlateau(LearningRateDecay):
 
     def step(self, loss: Any = None) -> Any:
         """Look at the loss of an epoch."""
-        found = _number(loss)
+        number = _number(loss)
         self.epoch_num += 1
         if self.cooldown_counter > 0:
             self.cooldown_counter -= 1
             return
-        if self.best_loss is None or self._is_better(found, self.best_loss):
-            self.best_loss, self.num_bad_epochs = found, 0
+        if self.best_loss is None or self._is_better(number, self.best_loss):
+            self.best_loss, self.num_bad_epochs = number, 0
         else:
             self.num_bad_epochs += 1
         if self.num_bad_epochs > self.patience:

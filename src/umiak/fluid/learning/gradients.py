@@ -35,14 +35,14 @@ def append_backward(loss: Input, parameter_list: Inputs = None, no_grad_set: Nam
     parameters = [each for each in parameters if getattr(each, "trainable", True)]
     if not parameters:
         raise bad("UM-FLUID-002", f"no parameter that learns leads to {loss}", where=user_line())
-    found = [_gradient_of(block, each) for each in parameters]
+    gradients_of_all = [_gradient_of(block, each) for each in parameters]
     for number, operation in enumerate(block.ops):
         if operation.role == BACKWARD:
             block.ops[number] = replace(operation, arguments={**operation.arguments, "last": False})
     with program_guard(program):
         arguments = {"loss": loss, "targets": parameters, "last": True}
-        append_plain("backward", arguments, found, role=BACKWARD, block=block)
-    return list(zip(parameters, found, strict=True))
+        append_plain("backward", arguments, gradients_of_all, role=BACKWARD, block=block)
+    return list(zip(parameters, gradients_of_all, strict=True))
 
 
 def _gradient_of(block: Block, variable: Variable) -> Variable:
@@ -62,10 +62,10 @@ def gradients(targets: Inputs, inputs: Inputs, target_gradients: Input = None, n
     targets, inputs = _listed(targets), _listed(inputs)
     given = _listed(target_gradients) if target_gradients is not None else []
     block = targets[0].block.program.global_block()
-    found = [_gradient_of(block, each) for each in inputs]
+    gradients = [_gradient_of(block, each) for each in inputs]
     arguments = {"targets": targets, "inputs": inputs, "target_gradients": given}
-    append_plain("gradients", arguments, found, role="forward", block=block)
-    return found
+    append_plain("gradients", arguments, gradients, role="forward", block=block)
+    return gradients
 
 
 def _listed(variables: Inputs) -> Outputs:

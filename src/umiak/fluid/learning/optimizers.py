@@ -255,6 +255,6 @@ class LambOptimizer(FluidOptimizer):
         super().__init__(learning_rate, settings, parameter_list, regularization, grad_clip, name)
 
     def _settings_of(self, parameter: Input) -> Arguments:
-        found = super()._settings_of(parameter)
+        settings = super()._settings_of(parameter)
         without = self._without_decay is not None and self._without_decay(parameter)
-        return {**found, "weight_decay": 0.0} if without else found
+        return {**settings, "weight_decay": 0.0} if without else settings

@@ -82,11 +82,11 @@ class GradientClipByGlobalNorm:
         if not clipped:
             return pairs
         arguments = {"gradients": [gradient for _, gradient in clipped], "clip_norm": self.clip_norm}
-        found = apply("clip_by_global_norm", arguments, outputs=len(clipped), role=OPTIMIZE)
+        outputs = apply("clip_by_global_norm", arguments, outputs=len(clipped), role=OPTIMIZE)
         new = dict(
             zip(
                 (parameter.name for parameter, _ in clipped),
-                found if isinstance(found, tuple | list) else [found],
+                outputs if isinstance(outputs, tuple | list) else [outputs],
                 strict=True,
             )
         )
@@ -145,17 +145,17 @@ def clipped_at_once(pairs: Outputs, of_optimizer: Clip) -> Outputs:
     """The same inside of `dygraph.guard`, where a clip is the optimizer's, or that of a parameter."""
     if of_optimizer is not None:
         return list(of_optimizer(pairs))
-    found: Outputs = []
+    clipped: Outputs = []
     for parameter, gradient in pairs:
         clip = getattr(parameter, "gradient_clip_attr", None)
-        found += [(parameter, gradient)] if clip is None else clip([(parameter, gradient)])
-    return found
+        clipped += [(parameter, gradient)] if clip is None else clip([(parameter, gradient)])
+    return clipped
 
 
 def regularized(pairs: Outputs, of_optimizer: Clip) -> Outputs:
     """The gradients with the penalty of each parameter, or with the optimizer's."""
-    found = []
+    regularized = []
     for parameter, gradient in pairs:
         penalty = parameter.regularizer if parameter.regularizer is not None else of_optimizer
-        found.append((parameter, gradient if penalty is None else penalty(parameter, gradient)))
-    return found
+        regularized.append((parameter, gradient if penalty is None else penalty(parameter, gradient)))
+    return regularized

@@ -28,7 +28,7 @@ class LookaheadOptimizer:
 
     def minimize(self, loss: Input, startup_program: AnyProgram = None) -> Output:
         """As the inner optimizer, and the steps back."""
-        found = self.inner_optimizer.minimize(loss, startup_program=startup_program)
+        outcome = self.inner_optimizer.minimize(loss, startup_program=startup_program)
         program, startup = loss.block.program, startup_program or default_startup_program()
         with program_guard(program, startup):
             step = create_state("lookahead_step", [1], "int32", 0)
@@ -37,7 +37,7 @@ class LookaheadOptimizer:
                 slow = self._beside(fast, startup)
                 arguments = {"fast": fast, "slow": slow, "step": step, "alpha": self.alpha, "k": self.k}
                 append_plain("lookahead", arguments, [fast, slow], role=OPTIMIZE)
-        return found
+        return outcome
 
     @staticmethod
     def _beside(fast: Any, startup: Any) -> Variable:

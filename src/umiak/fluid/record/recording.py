@@ -68,10 +68,10 @@ def apply(
     referring = {key: _referring(argument, inputs, block) for key, argument in arguments.items()}
     names = _output_names(type_, name, out, outputs)
     operation = RecordedOperation(type=type_, arguments=referring, outputs=tuple(names), site=user_line(), role=role)
-    found = trials.outcomes(operation, inputs)
+    outcomes = trials.outcomes(operation, inputs)
     stopped = bool(inputs) and all(each.stop_gradient for each in inputs.values())
     results = []
-    for number, outcome in enumerate(found):
+    for number, outcome in enumerate(outcomes):
         given = None if out is None else (out[number] if isinstance(out, list | tuple) else out)
         if given is None:
             stop = stopped or not inputs or not outcome.dtype.startswith(("float", "bfloat"))

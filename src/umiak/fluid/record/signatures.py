@@ -34,22 +34,22 @@ class Signature:
         names = list(self.arguments)
         if len(given) > len(names):
             raise TypeError(f"{self.name}() takes {len(names)} arguments but {len(given)} were given")
-        found = dict(zip(names, given, strict=False))
+        arguments = dict(zip(names, given, strict=False))
         for name, argument in named.items():
             if name not in self.arguments:
                 raise TypeError(f"{self.name}() got an unexpected argument '{name}'; it has {', '.join(names)}")
-            if name in found:
+            if name in arguments:
                 raise TypeError(f"{self.name}() got two values for '{name}'")
-            found[name] = argument
-        missing = [name for name, default in self.arguments.items() if default is REQUIRED and name not in found]
+            arguments[name] = argument
+        missing = [name for name, default in self.arguments.items() if default is REQUIRED and name not in arguments]
         if missing:
             raise TypeError(f"{self.name}() misses {', '.join(missing)}")
-        return {name: found.get(name, default) for name, default in self.arguments.items()}
+        return {name: arguments.get(name, default) for name, default in self.arguments.items()}
 
 
 def parsed(texts: Iterable[str]) -> dict[str, Signature]:
     """The signatures of some tables."""
-    found = {}
+    signatures = {}
     for row in (line for text in texts for line in text.strip().splitlines()):
         match = _ROW.fullmatch(row)
         assert match, row
@@ -59,8 +59,10 @@ def parsed(texts: Iterable[str]) -> dict[str, Signature]:
         names = [argument.arg for argument in function.args.args]
         defaults = [ast.literal_eval(each) for each in function.args.defaults]
         values = [REQUIRED] * (len(names) - len(defaults)) + defaults
-        found[name] = Signature(name=name, arguments=dict(zip(names, values, strict=True)), outputs=int(outputs or 1))
-    return found
+        signatures[name] = Signature(
+            name=name, arguments=dict(zip(names, values, strict=True)), outputs=int(outputs or 1)
+        )
+    return signatures
 
 
 LAYERS = parsed(layer_rows.TEXTS)

@@ -68,11 +68,11 @@ def outcomes(operation: RecordedOperation, inputs: dict[str, Variable]) -> list[
 def _by_rule(rule: Function, operation: RecordedOperation, inputs: dict[str, Variable]) -> list[FoundOutput]:
     """By shapes alone."""
     try:
-        found = rule(**filled(operation.arguments, inputs))
+        outcome = rule(**filled(operation.arguments, inputs))
     except (ValueError, TypeError, AttributeError, IndexError) as error:
         raise _refused(operation, inputs, error) from None
     level = max((each.lod_level for each in inputs.values() if not each.persistable), default=0)
-    return [FoundOutput(tuple(each[0]), each[1], each[2] if len(each) > 2 else level, None) for each in found]
+    return [FoundOutput(tuple(each[0]), each[1], each[2] if len(each) > 2 else level, None) for each in outcome]
 
 
 def filled(argument: Argument, values: Arguments) -> Output:

@@ -62,13 +62,13 @@ class ReplayExecutor:
         wanted, learning = pruning.split(fetch_list)
         runner = jobs.runner_of(program, scope)
         if runner is not None:
-            found = runner.run(self, merged(feed), wanted, scope=scope, return_numpy=return_numpy)
+            results = runner.run(self, merged(feed), wanted, scope=scope, return_numpy=return_numpy)
         else:
             if use_prune and (wanted or learning):
                 program = self._pruned.of(program, [self._fetched_name(each) for each in wanted], learning)
             frame = self.replayed(program, merged(feed), scope, fetch=wanted)
-            found = self.fetched(frame, wanted, return_numpy=return_numpy)
-        return [[each] for each in found] if each_device else found
+            results = self.fetched(frame, wanted, return_numpy=return_numpy)
+        return [[each] for each in results] if each_device else results
 
     def replayed(
         self,

@@ -48,7 +48,7 @@ class FusibleLookups:
 
 def groups(steps: Sequence[FusibleStep]) -> list[FusibleLookups]:
     """The lookups of each table whose ids are there before the first of them, and whose rows nothing has changed since. Only those of two or more."""
-    found: list[FusibleLookups] = []
+    groups_of_lookups: list[FusibleLookups] = []
     open_groups: dict[Any, FusibleLookups] = {}
     written: dict[str, int] = {}
     for place, step in enumerate(steps):
@@ -60,13 +60,13 @@ def groups(steps: Sequence[FusibleStep]) -> list[FusibleLookups]:
             names = [*step.inputs, *step.outputs]
             if group is None or any(written.get(name, -1) >= group.place for name in names):
                 group = open_groups[key] = FusibleLookups(place)
-                found.append(group)
+                groups_of_lookups.append(group)
             group.steps.append(step)
         elif _has_block(step):
             open_groups = {}
         for name in step.outputs:
             written[name] = place
-    return [group for group in found if len(group.steps) > 1]
+    return [group for group in groups_of_lookups if len(group.steps) > 1]
 
 
 def _has_block(step: FusibleStep) -> bool:

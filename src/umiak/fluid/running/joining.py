@@ -58,10 +58,10 @@ class _Slot:
 
 def joined(program: RecordedProgram) -> JoinedProgram | None:
     """The operations of a program's first block with joined slots; None if there are none."""
-    found = _Joining(program)
-    for places in found.groups():
-        found.join(places)
-    return found.made() if found.count else None
+    joining = _Joining(program)
+    for places in joining.groups():
+        joining.join(places)
+    return joining.made() if joining.count else None
 
 
 class _Joining:
@@ -158,13 +158,13 @@ class _Joining:
                 _listed(each.arguments["ids"]), _listed(each.arguments["drops_last"]), each.outputs, strict=True
             )
         ]
-        found = sorted((each for each in slots if each is not None), key=lambda each: each.column)
-        if len(found) < len(slots) or len({each.concat for each in found}) > 1:
+        known_slots = sorted((each for each in slots if each is not None), key=lambda each: each.column)
+        if len(known_slots) < len(slots) or len({each.concat for each in known_slots}) > 1:
             return None
-        first = found[0].column
-        if [each.column for each in found] != [*range(first, first + len(found))]:
+        first = known_slots[0].column
+        if [each.column for each in known_slots] != [*range(first, first + len(known_slots))]:
             return None
-        return found
+        return known_slots
 
     def _slot(self, ids: str, rows: str, *, drops: bool) -> _Slot | None:
         chain: list[int] = []

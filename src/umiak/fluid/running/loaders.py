@@ -175,13 +175,13 @@ def py_reader(capacity: int, shapes: Shape, dtypes: DType, lod_levels: DType = N
 
     prefix = name or naming.generate("py_reader")
     levels = lod_levels or [0] * len(shapes)
-    made = [
+    variables = [
         data_v2(f"{prefix}_{place}", shape, dtype, level)
         for place, (shape, dtype, level) in enumerate(zip(shapes, dtypes, levels, strict=True))
     ]
-    for each in made:
+    for each in variables:
         each.checked = False
-    return GeneratorLoader(made, iterable=False)
+    return GeneratorLoader(variables, iterable=False)
 
 
 def create_py_reader_by_data(capacity: int, feed_list: Inputs, name: str | None = None, use_double_buffer: bool = True) -> GeneratorLoader:  # fmt: skip
@@ -191,8 +191,8 @@ def create_py_reader_by_data(capacity: int, feed_list: Inputs, name: str | None 
 
 def read_file(reader: GeneratorLoader) -> Output:
     """The variables of a py_reader."""
-    found = reader.variables
-    return found[0] if len(found) == 1 else list(found)
+    variables = reader.variables
+    return variables[0] if len(variables) == 1 else list(variables)
 
 
 def double_buffer(reader: Reader, place: Place = None, name: str | None = None) -> Output:

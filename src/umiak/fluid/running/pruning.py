@@ -23,15 +23,15 @@ def split(fetch_list: Inputs) -> tuple[Outputs, list[RecordedOperation]]:
 
 
 def _flat(given: Any) -> Outputs:
-    found: Outputs = []
+    items: Outputs = []
     for each in given:
         if _is_of_minimize(each):
-            found += each[0]
+            items += each[0]
         elif isinstance(each, list | tuple):
-            found += _flat(each)
+            items += _flat(each)
         else:
-            found.append(each)
-    return found
+            items.append(each)
+    return items
 
 
 def _is_of_minimize(given: Any) -> bool:

@@ -60,19 +60,19 @@ class ReplayStep:
         self.constants = {key: each for key, each in arguments.items() if key not in known}
         self.inputs = operation.input_names
         self.fresh = [name for name in self.outputs if name not in self.inputs]
-        found = [program.blocks[block].find(name) for name in self.outputs]
+        variables = [program.blocks[block].find(name) for name in self.outputs]
         self.kept = [
-            name for name, each in zip(self.outputs, found, strict=True) if each is not None and each.persistable
+            name for name, each in zip(self.outputs, variables, strict=True) if each is not None and each.persistable
         ]
         learns = operation.role == FORWARD
         self.clips = [
             (name, each.error_clip.min, each.error_clip.max)
-            for name, each in zip(self.outputs, found, strict=True)
+            for name, each in zip(self.outputs, variables, strict=True)
             if learns and each is not None and each.error_clip is not None
         ]
         self.detached = [
             name
-            for name, each in zip(self.outputs, found, strict=True)
+            for name, each in zip(self.outputs, variables, strict=True)
             if learns
             and each is not None
             and each.stop_gradient
@@ -172,9 +172,9 @@ class JoinedStep(ReplayStep):
     def _matrix(self, frame: Frame) -> Any:
         """The ids of all slots, a row for each sample; None if one of them has another number of ids."""
         if self.are_sequences and all(name in frame.slots for name in self.ids):
-            found = slots.together([frame.slots[name] for name in self.ids])
-            if found is not None:
-                return found
+            matrix = slots.together([frame.slots[name] for name in self.ids])
+            if matrix is not None:
+                return matrix
         arrays = self._arrays(frame)
         return np.stack([each.reshape(-1) for each in arrays], 1) if self._is_one_each(frame, arrays) else None
 
@@ -202,11 +202,11 @@ class JoinedStep(ReplayStep):
     def _looked_up(self, frame: Frame, matrix: Any) -> Any:
         arguments = self.operation.arguments
         ids = paddle.to_tensor(matrix.astype(np.int64, copy=False))
-        found = functional.embedding(ids, frame.values[arguments["weight"].name], sparse=arguments["is_sparse"])
+        looked_up = functional.embedding(ids, frame.values[arguments["weight"].name], sparse=arguments["is_sparse"])
         if arguments["padding_idx"] >= 0:
-            found = found * (ids != arguments["padding_idx"]).astype(found.dtype).unsqueeze(-1)
-        columns = paddle.reshape(found, [found.shape[0], found.shape[1] * found.shape[2]])
-        return columns, found
+            looked_up = looked_up * (ids != arguments["padding_idx"]).astype(looked_up.dtype).unsqueeze(-1)
+        columns = paddle.reshape(looked_up, [looked_up.shape[0], looked_up.shape[1] * looked_up.shape[2]])
+        return columns, looked_up
 
     def _rows(self, frame: Frame, ids: Any) -> Any:
         """Rows of the table."""
@@ -221,20 +221,20 @@ class JoinedStep(ReplayStep):
             raise failed(self.sources[0].operation, frame.values, error) from error
 
     def _pulled(self, frame: Frame, matrix: Any) -> Any:
-        found = self._rows(frame, matrix)
-        return paddle.reshape(found, [found.shape[0], found.shape[1] * found.shape[2]]), found
+        rows = self._rows(frame, matrix)
+        return paddle.reshape(rows, [rows.shape[0], rows.shape[1] * rows.shape[2]]), rows
 
     def _pulled_apart(self, frame: Frame, arrays: list[Any]) -> Any:
         arguments = self.operation.arguments
-        found = self._rows(frame, np.concatenate([each.reshape(-1) for each in arrays]))
-        parts = paddle.split(found, [each.size for each in arrays])
+        rows = self._rows(frame, np.concatenate([each.reshape(-1) for each in arrays]))
+        parts = paddle.split(rows, [each.size for each in arrays])
         drops = arguments["drops_last"]
         for name, ids, part, array, drop in zip(arguments["rows"], self.ids, parts, arrays, drops, strict=True):
             shape = array.shape[:-1] if drop and array.ndim > 1 and array.shape[-1] == 1 else array.shape
-            frame.values[name] = paddle.reshape(part, [*shape, found.shape[-1]])
+            frame.values[name] = paddle.reshape(part, [*shape, rows.shape[-1]])
             if ids in frame.offsets:
                 frame.offsets[name] = frame.offsets[ids]
-        return self._columns(frame), found
+        return self._columns(frame), rows
 
     def _columns(self, frame: Frame) -> Any:
         """What comes of the rows of each slot, side by side."""
@@ -262,12 +262,12 @@ class Prepared:
     def __init__(self, program: RecordedProgram, *, joins: bool = False) -> None:
         """``joins``: slots that end side by side become one value."""
         self.version = program.version
-        made = joining.joined(program) if joins else None
-        self.hidden: frozenset[str] = made.hidden if made else frozenset()
+        joined = joining.joined(program) if joins else None
+        self.hidden: frozenset[str] = joined.hidden if joined else frozenset()
         """What the program writes, and this plan doesn't."""
-        self.arrays: frozenset[str] = made.arrays if made else frozenset()
+        self.arrays: frozenset[str] = joined.arrays if joined else frozenset()
         """What is fed and not needed as a tensor."""
-        all_ops = [made.ops if made else program.blocks[0].ops, *(block.ops for block in program.blocks[1:])]
+        all_ops = [joined.ops if joined else program.blocks[0].ops, *(block.ops for block in program.blocks[1:])]
         self.blocks = [[_step(each, program, idx) for each in ops] for idx, ops in enumerate(all_ops)]
         self.blocks[0] = with_fused_lookups(self.blocks[0])
         self.backwards = [number for number, step in enumerate(self.blocks[0]) if step.operation.role == BACKWARD]

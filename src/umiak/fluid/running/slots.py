@@ -43,7 +43,7 @@ def together(slots: Sequence[SlotIds]) -> AnyArray | None:
     if any(each.batch is not batch for each in slots):
         return None
     try:
-        found = batch.matrix([each.slot for each in slots])
+        matrix = batch.matrix([each.slot for each in slots])
     except ValueError:
         return None
-    return found if len(found) else None
+    return matrix if len(matrix) else None

@@ -49,16 +49,16 @@ def write(program: RecordedProgram, feeds: list[str], fetches: list[str], model:
         executor = paddle.static.Executor(paddle.CPUPlace())
         _compare(program, feeds, fetches, built, [values[name] for name in fetches], executor)
         with tempfile.TemporaryDirectory(prefix=".umiak.", dir=model.parent) as beside:
-            made = Path(beside) / "model"
+            prefix_beside = Path(beside) / "model"
             ends = [[values[name] for name in names] for names in (feeds, fetches)]
             try:
-                paddle.static.save_inference_model(str(made), *ends, executor, program=built)
+                paddle.static.save_inference_model(str(prefix_beside), *ends, executor, program=built)
             except Exception as error:
                 raise _refused(None, cause(error)) from error
-            numbers = Path(f"{made}{NUMBERS}")
+            numbers = Path(f"{prefix_beside}{NUMBERS}")
             if numbers.exists() and not (one_file and _same(numbers, one_file)):
                 os.replace(numbers, f"{model}{NUMBERS}")
-            os.replace(f"{made}{PROGRAM}", f"{model}{PROGRAM}")
+            os.replace(f"{prefix_beside}{PROGRAM}", f"{model}{PROGRAM}")
 
 
 def remove(model: Path) -> None:
@@ -145,10 +145,10 @@ def _added(operation: RecordedOperation, values: Feed) -> Outputs:
         results = kernel.function(frame, **arguments) if kernel.frame else kernel.function(**arguments)
     except Exception as error:
         raise _refused(operation, cause(error)) from error
-    found = list(results) if type(results) in (tuple, list) else [results]
-    if any(not isinstance(each, paddle.pir.Value) for each in found):
+    tensors = list(results) if type(results) in (tuple, list) else [results]
+    if any(not isinstance(each, paddle.pir.Value) for each in tensors):
         raise _refused(operation, "it computes its result when it is recorded")
-    return found
+    return tensors
 
 
 def _compare(
@@ -164,10 +164,10 @@ def _compare(
             if expected is None:
                 continue  # of numbers up to 1 not all may be ids of a table
             try:
-                found = executor.run(built, feed=feed, fetch_list=targets)
+                answers = executor.run(built, feed=feed, fetch_list=targets)
             except Exception as error:
                 raise _refused(None, f"Paddle's program fails on a batch of {rows}: {cause(error)}") from error
-            _check_equal(program, fetches, expected, found, rows)
+            _check_equal(program, fetches, expected, answers, rows)
             compared += 1
             break
     if not compared:

@@ -110,8 +110,8 @@ def load_vars(executor: object, dirname: Folder, main_program: AnyProgram = None
 def _chosen(program: RecordedProgram, given: Value, predicate: Callable[[Any], bool] | None) -> Outputs:
     if given is not None:
         return [program.global_block().var(each) if isinstance(each, str) else each for each in given]
-    found = {each.name: each for each in program.list_vars() if predicate is None or predicate(each)}
-    return list(found.values())
+    variables = {each.name: each for each in program.list_vars() if predicate is None or predicate(each)}
+    return list(variables.values())
 
 
 def _elsewhere(program: RecordedProgram) -> frozenset[str]:
@@ -125,8 +125,8 @@ def _values(program: RecordedProgram, chosen: Outputs) -> Arguments:
     runner: Any = jobs.runner_of(program, global_scope())
     elsewhere = _elsewhere(program)
     names = [each.name for each in chosen if each.name not in elsewhere]
-    found: Arguments = runner.values(names) if hasattr(runner, "values") else {}
-    return {name: found[name] if name in found else _value(name) for name in names}
+    values: Arguments = runner.values(names) if hasattr(runner, "values") else {}
+    return {name: values[name] if name in values else _value(name) for name in names}
 
 
 def _value(name: str) -> Any:
@@ -208,24 +208,24 @@ def load_program_state(model_path: str, var_list: Inputs = None) -> Arguments:
     """Arrays by name: of `save`, or of a folder with a file for each variable."""
     if os.path.isdir(model_path):
         names = [each.name for each in var_list] if var_list else sorted(os.listdir(model_path))
-        found = {}
+        state = {}
         for name in names:
             content = _content(Path(model_path) / name)
             try:
-                found[name] = tensor_file.unpacked(content)[0]
+                state[name] = tensor_file.unpacked(content)[0]
             except ValueError:
                 if var_list:
                     raise
-        return found
+        return state
     base = str(model_path).removesuffix(".pdparams").removesuffix(".pdopt")
-    found = {}
+    state = {}
     for ending in (".pdparams", ".pdopt"):
         loaded = state_files.read(base + ending)
         if loaded is not None:
-            found |= {name: np.asarray(each) for name, each in state_files.without_names(loaded).items()}
-    if not found:
+            state |= {name: np.asarray(each) for name, each in state_files.without_names(loaded).items()}
+    if not state:
         raise bad("UM-FLUID-007", f"expected {base}.pdparams, found nothing", where=user_line())
-    return found
+    return state
 
 
 def set_program_state(program: AnyProgram, state_dict: Arguments) -> None:

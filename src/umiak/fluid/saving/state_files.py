@@ -76,14 +76,14 @@ def load_dygraph(model_path: Folder, keep_name_table: bool = False) -> tuple[Arg
 def read(file: str) -> Arguments | None:
     """The state in a file; None if it is not there."""
     try:
-        found = array_pickles.read(file)
+        state = array_pickles.read(file)
     except FileNotFoundError:
         return None
     except (array_pickles.UnreadablePickle, OSError) as error:
         raise bad("UM-FLUID-007", f"can't read {file}", why=str(error), where=user_line()) from None
-    if not isinstance(found, dict):
-        raise bad("UM-FLUID-007", f"can't read {file}", why=f"it holds a {type(found).__name__}", where=user_line())
-    return {name: _array(each) for name, each in found.items()}
+    if not isinstance(state, dict):
+        raise bad("UM-FLUID-007", f"can't read {file}", why=f"it holds a {type(state).__name__}", where=user_line())
+    return {name: _array(each) for name, each in state.items()}
 
 
 def _array(item: Value) -> Value:

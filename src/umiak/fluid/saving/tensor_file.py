@@ -75,20 +75,20 @@ def _unpacked(content: bytes, start: int) -> tuple[Any, int]:
 
 
 def _varint(number: int) -> bytes:
-    found = bytearray()
+    data = bytearray()
     while number > 127:
-        found.append(number & 127 | 128)
+        data.append(number & 127 | 128)
         number >>= 7
-    found.append(number)
-    return bytes(found)
+    data.append(number)
+    return bytes(data)
 
 
 def _number(content: bytes, place: int) -> tuple[int, int]:
-    found = shift = 0
+    number = shift = 0
     while True:
         byte = content[place]
-        found |= (byte & 127) << shift
+        number |= (byte & 127) << shift
         place += 1
         if byte < 128:
-            return found, place
+            return number, place
         shift += 7

@@ -36,19 +36,19 @@ def endpoint(text: str, *, default_port: int | None = None) -> str:
 
 def endpoints(text: str) -> tuple[str, ...]:
     """A list of ``host:port``; each may stand in it once."""
-    found = tuple(endpoint(one) for one in split(text, ","))
-    _refuse_repetition(found)
-    return found
+    endpoints = tuple(endpoint(one) for one in split(text, ","))
+    _refuse_repetition(endpoints)
+    return endpoints
 
 
 def hosts(text: str) -> tuple[str, ...]:
     """A list of hosts. ModelArts hands out ``host:port`` here; the port is another program's and is dropped."""
-    found = tuple(host(one) for one in split(text, ","))
-    _refuse_repetition(found)
-    near = [one for one in found if is_loopback(one)]
-    if near and len(near) < len(found):
+    hosts = tuple(host(one) for one in split(text, ","))
+    _refuse_repetition(hosts)
+    near = [one for one in hosts if is_loopback(one)]
+    if near and len(near) < len(hosts):
         raise ValueError(f"{near[0]} is this node for every node, and stands beside addresses of others")
-    return found
+    return hosts
 
 
 def host(text: str) -> str:
@@ -63,10 +63,10 @@ def host_of(endpoint: str) -> str:
 
 def devices(text: str) -> tuple[str, ...]:
     """Device numbers, or names that begin with a letter (``GPU-8932f937``)."""
-    found = split(text, ",")
-    if not all(is_digits(one) or (one.isascii() and one[0].isalpha()) for one in found):
+    devices = split(text, ",")
+    if not all(is_digits(one) or (one.isascii() and one[0].isalpha()) for one in devices):
         raise ValueError("not a list of device numbers")
-    return found
+    return devices
 
 
 def split(text: str, separator: str) -> tuple[str, ...]:

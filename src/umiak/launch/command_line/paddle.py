@@ -45,7 +45,7 @@ def options(parsed: Parsed, findings: FlagFindings) -> LaunchOptions:
     master, node_hosts = _discovery(parsed, findings)
     nodes = _read(parsed, "nnodes", node_range, findings, "UM-LAUNCH-102", NODES_HINT) or (1, 1)
     elastic_level = int(parsed.text("elastic_level"))
-    made = LaunchOptions(
+    options = LaunchOptions(
         program=parsed.program,
         is_module=parsed.is_module,
         program_argv=_for_other_nodes(parsed),
@@ -76,12 +76,12 @@ def options(parsed: Parsed, findings: FlagFindings) -> LaunchOptions:
         enable_gpu_log=parsed.truth("enable_gpu_log"),
     )
     if mode.has_servers:
-        made = paddle_servers.with_servers(made, parsed, findings)
+        options = paddle_servers.with_servers(options, parsed, findings)
         if parsed["nproc_per_node"].source is FlagSource.COMMAND:
             findings.note(f"{parsed['nproc_per_node'].spoken} is not used: with servers, --trainer_num says how many")
-    made = _with_nodes(made, parsed, findings)
-    _check_ports(made, findings)
-    return replace(made, shown=shown(parsed, made) if parsed.truth("print_config") else ())
+    options = _with_nodes(options, parsed, findings)
+    _check_ports(options, findings)
+    return replace(options, shown=shown(parsed, options) if parsed.truth("print_config") else ())
 
 
 def inherited(environ: Mapping[str, str]) -> tuple[Mapping[str, str], tuple[str, ...]]:

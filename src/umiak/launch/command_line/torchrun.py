@@ -257,8 +257,8 @@ class _Translation:
     # ---- --rdzv-conf
 
     def _configuration(self) -> None:
-        setting, found = self.parsed["rdzv_conf"], _configuration(self.parsed)
-        if found is None:
+        setting, configuration = self.parsed["rdzv_conf"], _configuration(self.parsed)
+        if configuration is None:
             self.findings.problem(
                 "UM-LAUNCH-163",
                 f"expected settings such as join_timeout=60, got {setting.spoken}",
@@ -266,7 +266,7 @@ class _Translation:
             )
             return
         backend = self.parsed.text("rdzv_backend")
-        for key, text in found.items():
+        for key, text in configuration.items():
             if key in ("join_timeout", "timeout"):
                 self._seconds("join_timeout", key, text)
             elif key == "last_call_timeout":
@@ -285,10 +285,10 @@ class _Translation:
             else:
                 known = "" if key in WITHOUT_EFFECT else f", and torchrun's {backend} backend may not know it either"
                 self.findings.note(f"{key}={text} in {setting.said_as} changes nothing here{known}")
-        if found.keys() & KEEP_ALIVE.keys():
+        if configuration.keys() & KEEP_ALIVE.keys():
             product = 1.0
             for key, default in KEEP_ALIVE.items():
-                product *= self._number(key, found[key]) if key in found else default
+                product *= self._number(key, configuration[key]) if key in configuration else default
             if product and not self.parsed.said("heartbeat_timeout"):
                 self._say("heartbeat_timeout", product, setting)
 

@@ -67,15 +67,15 @@ def _filtered(tee: Tee, opposite: tuple[int, ...], ranks: tuple[int, ...]) -> tu
 
 def _read(parsed: Parsed, name: str, findings: FlagFindings) -> dict[int | None, str] | None:
     setting = parsed[name]
-    found = _streams(parsed.text(name))
-    if found is None:
+    streams = _streams(parsed.text(name))
+    if streams is None:
         ours = "all, none, or " if name == "tee" else ""
         findings.problem(
             "UM-LAUNCH-168",
             f"unknown value: {setting.spoken}",
             hint=f"write {ours}0, 1, 2 or 3, or such a number for each local rank: 0:3,1:0",
         )
-    return found
+    return streams
 
 
 def _streams(text: str) -> dict[int | None, str] | None:
@@ -83,13 +83,13 @@ def _streams(text: str) -> dict[int | None, str] | None:
     text = text.strip()
     if text in STREAMS:
         return {None: text}
-    found: dict[int | None, str] = {}
+    streams: dict[int | None, str] = {}
     for item in text.split(","):
         rank, _, stream = item.partition(":")
         if not (rank.isascii() and rank.isdecimal()) or stream not in STREAMS:
             return None
-        found[int(rank)] = stream
-    return found
+        streams[int(rank)] = stream
+    return streams
 
 
 def _ranks(parsed: Parsed, findings: FlagFindings) -> tuple[int, ...]:

@@ -460,8 +460,8 @@ def proof(token: bytes, role: str, job_id: str, purpose: str, caller_nonce: str,
     """
     import hmac
 
-    told = json.dumps(["umiak", VERSION, role, job_id, purpose, caller_nonce, challenge])  # ASCII, whatever was said
-    return hmac.new(token, told.encode(), "sha256").hexdigest()
+    message = json.dumps(["umiak", VERSION, role, job_id, purpose, caller_nonce, challenge])  # ASCII, whatever was said
+    return hmac.new(token, message.encode(), "sha256").hexdigest()
 
 
 def _same(one: str, other: str) -> bool:

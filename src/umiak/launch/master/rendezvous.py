@@ -270,8 +270,8 @@ class Coordinator(MasterState):
     def _leaving(self, member: Member, signal: int, at: float) -> None:
         member.leaving = True
         name, host = member.offer.name, member.offer.host
-        told = f"node {host} was told to stop by signal {signal}"
-        member.farewell = Finish(exit_status=128 + signal, code="UM-JOB-006", words=told)
+        reason = f"node {host} was told to stop by signal {signal}"
+        member.farewell = Finish(exit_status=128 + signal, code="UM-JOB-006", words=reason)
         if name == self.name and not self.generation:
             self.end(member.farewell)
         elif isinstance(self.current, GatheringJob) or member.standby:
@@ -285,9 +285,9 @@ class Coordinator(MasterState):
             self.stop(f"node {host} is leaving", reform=True)
         else:
             self.failures.append(
-                Failure(kind=FailureKind.NODE_LEFT, at=at, node=name, host=host, signal=signal, what=told)
+                Failure(kind=FailureKind.NODE_LEFT, at=at, node=name, host=host, signal=signal, what=reason)
             )
-            self.stop(told, reform=False, grace_s=self.terms.grace_s)
+            self.stop(reason, reform=False, grace_s=self.terms.grace_s)
 
     def _lost(self, now: float, name: str, at: float, *, dead: bool, is_back: bool = False) -> None:
         self._later_joins.pop(name, None)

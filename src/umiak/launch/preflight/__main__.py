@@ -45,7 +45,7 @@ class _Worker:
         self._unfinished = 2 if worker.collects else 1
         self._problem: Problem | None = None
         # Before the limit is raised: what the node allows is one of its facts.
-        found = facts.gather(task) if self._speaks else None
+        own_facts = facts.gather(task) if self._speaks else None
         sockets.raise_descriptor_limit()
         for endpoint in worker.doors:
             sockets.PortListener(loop, endpoint, worker.seat.node, _let_stand)
@@ -61,7 +61,7 @@ class _Worker:
             sockets.PortListener(loop, worker.store, worker.seat.node, collector.welcome)
         addresses = sockets.Addresses()
         addresses.learn(worker.all_doors if self._speaks else (worker.store,), LOOK_UP_S)
-        CheckMember(loop, worker, task, found, addresses, on_result=self._bring, on_over=self._over)
+        CheckMember(loop, worker, task, own_facts, addresses, on_result=self._bring, on_over=self._over)
 
     def run(self) -> None:
         self._loop.run()

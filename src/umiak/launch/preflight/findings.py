@@ -28,8 +28,8 @@ NAMED_NODES = 5
 
 def look_over(exam: Examination, rows: Sequence[Row]) -> tuple[Finding, ...]:
     """Everything that is found, errors first."""
-    found = [finding for look in LOOKS for finding in look(exam, rows)]
-    return tuple(sorted(found, key=lambda finding: finding.level is not Level.ERROR))
+    findings = [finding for look in LOOKS for finding in look(exam, rows)]
+    return tuple(sorted(findings, key=lambda finding: finding.level is not Level.ERROR))
 
 
 # ---- who is there
@@ -47,7 +47,7 @@ def missing(exam: Examination) -> dict[str, list[str]]:
 
 
 def _absences(exam: Examination, rows: Sequence[Row]) -> list[Finding]:
-    found = [
+    findings = [
         _error(
             "UM-CHECK-101",
             f"no report from {host} within {exam.waited_s:g} s: {_some(workers)}",
@@ -58,8 +58,8 @@ def _absences(exam: Examination, rows: Sequence[Row]) -> list[Finding]:
     silent = [row.label for row in rows if row.report.node not in exam.probed]
     if silent:
         what = f"no answer about the connections to the other nodes from: {_some(silent)}"
-        found.append(_error("UM-CHECK-102", what, "run the check once more"))
-    return found
+        findings.append(_error("UM-CHECK-102", what, "run the check once more"))
+    return findings
 
 
 def _shared_endpoints(exam: Examination, _rows: Sequence[Row]) -> list[Finding]:
@@ -80,14 +80,14 @@ def _shared_endpoints(exam: Examination, _rows: Sequence[Row]) -> list[Finding]:
 
 
 def _versions(_exam: Examination, rows: Sequence[Row]) -> list[Finding]:
-    found = [
+    findings = [
         *_differing("UM-CHECK-104", "umiak", {row.label: row.facts.umiak for row in rows}, _minor),
         *_differing("UM-CHECK-105", "Python", {row.label: row.facts.python for row in rows}, _minor),
     ]
     for name in sorted({name for row in rows for name in row.facts.frameworks}):
         versions = {row.label: row.facts.frameworks.get(name, "none") for row in rows}
-        found += _differing("UM-CHECK-106", name, versions, _public)
-    return found
+        findings += _differing("UM-CHECK-106", name, versions, _public)
+    return findings
 
 
 def _differing(code: str, name: str, versions: dict[str, str], essence: Callable[[str], str]) -> list[Finding]:
@@ -114,23 +114,23 @@ def _public(version: str) -> str:
 
 
 def _programs(_exam: Examination, rows: Sequence[Row]) -> list[Finding]:
-    found = []
+    findings = []
     absent = [row for row in rows if row.facts.program and not row.facts.program_hash]
     if absent:
         what = f"there is no {absent[0].facts.program} on: {_some([row.label for row in absent])}"
         hint = "copy it there, or start the launcher in the directory that has it"
-        found.append(_error("UM-CHECK-107", what, hint))
+        findings.append(_error("UM-CHECK-107", what, hint))
     contents = {row.label: row.facts.program_hash[:8] for row in rows if row.facts.program_hash}
     if len(set(contents.values())) > 1:
         name = next(row.facts.program for row in rows if row.facts.program_hash)
         what = f"the contents of {name} differ: {_grouped(contents)}"
         hint = "copy the same file to every node"
-        found.append(_error("UM-CHECK-108", what, hint))
-    return found
+        findings.append(_error("UM-CHECK-108", what, hint))
+    return findings
 
 
 def _clocks(_exam: Examination, rows: Sequence[Row]) -> list[Finding]:
-    found = []
+    findings = []
     for row in rows:
         # Half of the round trip is what the measurement may be wrong by.
         certain_s = abs(row.skew_s) - row.report.round_trip_s / 2
@@ -138,14 +138,14 @@ def _clocks(_exam: Examination, rows: Sequence[Row]) -> list[Finding]:
             continue
         others = "the others'" if len(rows) > 2 else f"that of {next(each.label for each in rows if each is not row)}"
         direction = "ahead of" if row.skew_s > 0 else "behind"
-        found.append(
+        findings.append(
             (_error if certain_s > CLOCK_ERROR_S else _warning)(
                 "UM-CHECK-109",
                 f"the clock of {row.label} is {abs(row.skew_s):.1f} s {direction} {others}",
                 "let NTP set the clocks: `timedatectl set-ntp true`",
             )
         )
-    return found
+    return findings
 
 
 # ---- what should be better
@@ -173,23 +173,23 @@ def _room(exam: Examination, rows: Sequence[Row]) -> list[Finding]:
     full = [row for row in rows if row.facts.log_writable and row.facts.log_free_bytes < LITTLE_DISK_BYTES]
     little_shm = [row for row in rows if 0 <= row.facts.shm_bytes < LITTLE_SHM_BYTES]
     few_files = [row for row in rows if row.facts.open_files < files]
-    found = []
+    findings = []
     if unwritable:
         what = f"the log directory can't be written: {_some(unwritable)}"
-        found.append(_error("UM-CHECK-110", what, "choose another with --log_dir"))
+        findings.append(_error("UM-CHECK-110", what, "choose another with --log_dir"))
     if full:
         what = f"little room for logs: {_some(_sized(full, lambda facts: facts.log_free_bytes))}"
         hint = "choose another --log_dir, or a lower --log_max_bytes"
-        found.append(_warning("UM-CHECK-202", what, hint))
+        findings.append(_warning("UM-CHECK-202", what, hint))
     if little_shm:
         what = f"little room in /dev/shm, which data loaders use: {_some(_sized(little_shm, lambda facts: facts.shm_bytes))}"
         hint = "start containers with --shm-size 8g, or pods with a memory volume at /dev/shm"
-        found.append(_warning("UM-CHECK-203", what, hint))
+        findings.append(_warning("UM-CHECK-203", what, hint))
     if few_files:
         what = f"few open files are allowed: {_some([f'{row.label} ({row.facts.open_files})' for row in few_files])}"
         hint = f"raise the limit to {files} before the launch: `ulimit -n {files}`"
-        found.append(_warning("UM-CHECK-204", what, hint))
-    return found
+        findings.append(_warning("UM-CHECK-204", what, hint))
+    return findings
 
 
 def _sized(rows: Iterable[Row], size: Callable[[Facts], int]) -> list[str]:
@@ -199,23 +199,23 @@ def _sized(rows: Iterable[Row], size: Callable[[Facts], int]) -> list[str]:
 def _names(_exam: Examination, rows: Sequence[Row]) -> list[Finding]:
     if len({row.report.host for row in rows}) < 2:
         return []
-    found = []
+    findings = []
     names = {row.label: f"{row.label} ({row.facts.hostname})" for row in rows if row.label != row.facts.hostname}
     unknown = [names.get(row.label, row.label) for row in rows if not row.facts.own_address]
     inward = [names.get(row.label, row.label) for row in rows if is_loopback(row.facts.own_address)]
     if unknown:
         what = f"a node does not know its own host name: {_some(unknown)}"
         hint = "add the name with the node's address to /etc/hosts there"
-        found.append(_warning("UM-CHECK-205", what, hint))
+        findings.append(_warning("UM-CHECK-205", what, hint))
     if inward:
         what = f"a node's own host name means loopback there, where others can't reach it: {_some(inward)}"
         hint = "if Gloo can't connect, set GLOO_SOCKET_IFNAME to the network interface, or fix /etc/hosts"
-        found.append(_warning("UM-CHECK-205", what, hint))
+        findings.append(_warning("UM-CHECK-205", what, hint))
     if not any(row.facts.token for row in rows):
         what = "no token is set: anyone who can reach a launcher's port can join the job, lead it and end it"
         hint = 'make one with `export UMIAK_TOKEN="$(umiak token)"`, and set the same one on every node'
-        found.append(_warning("UM-CHECK-206", what, hint))
-    return found
+        findings.append(_warning("UM-CHECK-206", what, hint))
+    return findings
 
 
 LOOKS = (_absences, _shared_endpoints, _versions, _programs, _clocks, _devices, _room, _names)

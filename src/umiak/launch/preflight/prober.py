@@ -78,8 +78,8 @@ class Prober:
             endpoint, is_worker = self._waiting.popleft()
             _Trial(self, endpoint, is_worker=is_worker)
         if not self._running and not self._waiting:
-            found = tuple(sorted(self._unreachable, key=lambda each: each.endpoint))
-            self._on_done(Probed(tried=self._tried, failed=self._failed, unreachable=found))
+            unreachable = tuple(sorted(self._unreachable, key=lambda each: each.endpoint))
+            self._on_done(Probed(tried=self._tried, failed=self._failed, unreachable=unreachable))
 
 
 class _Trial:

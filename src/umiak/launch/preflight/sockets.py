@@ -136,8 +136,8 @@ class Addresses:
         except ValueError as error:
             return str(error)
         self.learn([endpoint], 1.0)
-        found = self._by_host[host]
-        return found if isinstance(found, str) else (found[0], (found[1], port or 0))
+        addresses = self._by_host[host]
+        return addresses if isinstance(addresses, str) else (addresses[0], (addresses[1], port or 0))
 
 
 def _look_up(host: str) -> tuple[int, str] | str:

@@ -47,15 +47,15 @@ class CheckWorker:
 def read_worker(environ: Mapping[str, str]) -> CheckWorker:
     """This worker. Long lists of endpoints are left out of the environment and stand in the backup."""
     contract = {**_backup(environ), **environ}
-    found = seat.read(contract).found
-    assert found is not None  # its launcher said it
+    seat_here = seat.read(contract).found
+    assert seat_here is not None  # its launcher said it
     gloo = contract.get(paddle.GLOO_ENDPOINT, "")
     return CheckWorker(
-        seat=found.seat,
-        store=found.store,
+        seat=seat_here.seat,
+        store=seat_here.store,
         # A collective job may find a person's own setting for Gloo in its environment.
-        gloo=gloo if gloo != found.store and found.servers else "",
-        endpoints=dict(found.endpoints),
+        gloo=gloo if gloo != seat_here.store and seat_here.servers else "",
+        endpoints=dict(seat_here.endpoints),
     )
 
 
@@ -64,7 +64,7 @@ def _backup(environ: Mapping[str, str]) -> dict[str, str]:
         return {}
     try:
         with open(environ[paddle.BACKUP_PATH], encoding="utf-8") as file:
-            found: dict[str, str] = json.load(file)
+            backup: dict[str, str] = json.load(file)
     except (KeyError, OSError, ValueError):
         return {}
-    return found
+    return backup

@@ -49,10 +49,10 @@ def recorded_error(text: str) -> tuple[str, str]:
     import json
 
     try:
-        found = json.loads(text)
+        data = json.loads(text)
     except (ValueError, RecursionError):
         return "", ""
-    message = found.get("message") if isinstance(found, dict) else None
+    message = data.get("message") if isinstance(data, dict) else None
     traceback: object = None
     if isinstance(message, dict):
         more = message.get("extraInfo")

@@ -62,13 +62,13 @@ class LogTimes:
 
     def _begin(self, log_fd: int, before: int | None = None) -> None:
         """Go on in the file that belongs to this log file, or begin a new one."""
-        found = os.fstat(log_fd)
-        self._offset, self._written_at = found.st_size, 0.0
+        stat = os.fstat(log_fd)
+        self._offset, self._written_at = stat.st_size, 0.0
         self._before = before or 0
         path = log_times.path_of(self._log_path)
         try:
             head = _head(path) if before is None else None
-            if head is not None and head[0] == found.st_ino and found.st_size:
+            if head is not None and head[0] == stat.st_ino and stat.st_size:
                 self._before = head[1]
                 self._fd = open_log(path, access=self._access)
                 self._size = os.fstat(self._fd).st_size
@@ -79,7 +79,7 @@ class LogTimes:
                 return
             self._fd = open_log(path, overwrite=True, access=self._access)
             self._size = 0
-            self._add(log_times.pair(found.st_ino, self._before))
+            self._add(log_times.pair(stat.st_ino, self._before))
         except OSError:
             self.close()
 

@@ -191,8 +191,8 @@ class ClusterCache:
 
     def _is_admitted(self, key: ObjectKey) -> bool:
         """A PodGroup of a person's own after which nobody has to ask again."""
-        found = self._objects.get(key)
-        seen = found[1] if found else None
+        seen_object = self._objects.get(key)
+        seen = seen_object[1] if seen_object else None
         return isinstance(seen, SeenObject) and is_own_group(seen) and seen.phase not in ("", "Pending")
 
     def tell_all(self) -> None:
@@ -203,8 +203,8 @@ class ClusterCache:
     # ---- what decisions ask
 
     def get(self, kind: str, namespace: str, name: str) -> SeenPod | SeenObject | None:
-        found = self._objects.get((kind, namespace, name))
-        return found[1] if found else None
+        seen_object = self._objects.get((kind, namespace, name))
+        return seen_object[1] if seen_object else None
 
     def observe(
         self, key: JobKey, facts: ClusterFacts, now: float, refusals: tuple[Refusal, ...] = ()
@@ -246,13 +246,13 @@ class ClusterCache:
 
     def silent_for_s(self, key: JobKey, now: float) -> float | None:
         """In how many seconds a node of this job counts as lost; None if all of its nodes speak."""
-        found = []
+        silences = []
         cached = self.jobs.get(key)
         for each in self._children.get(cached.job.uid, ()) if cached else ():
             node = self.nodes.get(getattr(self._objects[each][1], "node", ""))
             if node is not None and node.is_silent and now - node.since_s < self._node_timeout_s:
-                found.append(self._node_timeout_s - (now - node.since_s))
-        return min(found, default=None)
+                silences.append(self._node_timeout_s - (now - node.since_s))
+        return min(silences, default=None)
 
     def _remember_gone(self, uid: str, version: int) -> None:
         """Without a version nothing of it counts any more."""

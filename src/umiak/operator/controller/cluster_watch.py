@@ -95,12 +95,12 @@ class ClusterWatch:
         return self._options.namespaces or ("",)
 
     def _watch_children(self, kind: ServedKind) -> list[Reflector]:
-        made = []
+        reflectors = []
         for namespace in self._namespaces:
             path, sink = kind.collection(namespace), self._child_sink(kind.kind, namespace)
-            made.append(self._reflector(path, sink, JOB_NAME, is_optional=kind not in CHILDREN))
-        self._reflectors += made
-        return made
+            reflectors.append(self._reflector(path, sink, JOB_NAME, is_optional=kind not in CHILDREN))
+        self._reflectors += reflectors
+        return reflectors
 
     def _reflector(self, path: str, sink: Sink, selector: str = "", *, is_optional: bool = False) -> Reflector:
         def restarted(why: str) -> None:

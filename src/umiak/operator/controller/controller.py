@@ -216,8 +216,8 @@ class Controller:
         refusals = tuple(self._refusals.get(key, {}).values())
         observed = self.cache.observe(key, _facts(self._discovery, self._options, self._is_six), now, refusals)
         assert observed is not None
-        found = self._lookups.known(key, lookups(observed))
-        observed = replace(observed, progress=self._progress.said(key, observed.job), found=found)
+        answers = self._lookups.known(key, lookups(observed))
+        observed = replace(observed, progress=self._progress.said(key, observed.job), found=answers)
         decision = self._decide(observed, now)
         took_s = time.perf_counter() - began
         self._metrics.observe("umiak_operator_decide_seconds", took_s)
@@ -303,7 +303,7 @@ class Controller:
 
     def _possible(self, key: JobKey, job: PaddleJob, actions: tuple[OperatorAction, ...]) -> list[ClusterAction]:
         """Without events and logs, and without creations that would only be refused: not so soon again, or a name that is taken."""
-        found: list[ClusterAction] = []
+        possible: list[ClusterAction] = []
         self._still_refused(key, actions)
         is_held = time.monotonic() < self._not_before.get(key, 0.0)
         is_blocked = False
@@ -318,12 +318,12 @@ class Controller:
                     continue
                 if is_held:
                     continue
-            found.append(action)
+            possible.append(action)
         if is_held:
             self.queue.add_after(key, self._not_before[key] - time.monotonic())
         if is_blocked:
             self.queue.add(key)
-        return found
+        return possible
 
     def _failed(self, key: JobKey, job: PaddleJob, errors: tuple[Exception, ...]) -> None:
         after_s = max([error.after_s for error in errors if isinstance(error, ActionRefused)], default=0.0)

@@ -55,13 +55,13 @@ class ApiDiscovery:
             if name in self._found:
                 continue
             try:
-                found = await self._look(group, kind, versions)
+                served = await self._look(group, kind, versions)
             except (KubeRefused, KubeSilent) as error:
                 LOG.debug("%s: %s", group, error)
                 continue
-            if found is not None:
-                self._found[name] = found
-                new.append(found)
+            if served is not None:
+                self._found[name] = served
+                new.append(served)
             else:
                 self._lacking.add(name)
         return new

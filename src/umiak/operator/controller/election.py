@@ -89,14 +89,14 @@ class LeaseElection:
             LOG.warning("the lease was not given up: %s", error)
 
     async def _elected(self) -> None:
-        said = ""
+        reason = ""
         while True:
             try:
                 if await self._try():
                     return
-                if self.holder != said:
-                    said = self.holder
-                    LOG.info("waiting: %s holds the lease", said)
+                if self.holder != reason:
+                    reason = self.holder
+                    LOG.info("waiting: %s holds the lease", reason)
             except (KubeRefused, KubeSilent, asyncio.TimeoutError) as error:
                 if not (isinstance(error, KubeRefused) and error.status == 409):
                     LOG.warning("the lease can't be read: %s", error)

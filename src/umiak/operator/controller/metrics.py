@@ -67,12 +67,12 @@ class OperatorMetrics:
             lines += _head(name, meaning, "counter") + [f"{name}{_labels(key[1])} {count:.15g}" for key, count in rows]
         for name, meaning in HISTOGRAMS.items():
             lines += _head(name, meaning, "histogram") + self._histogram_lines(name)
-        found: dict[str, list[str]] = {}
+        samples: dict[str, list[str]] = {}
         for name, labels, number in self.gauges():
-            found.setdefault(name, []).append(f"{name}{_labels(labels)} {number:.15g}")
+            samples.setdefault(name, []).append(f"{name}{_labels(labels)} {number:.15g}")
         for name, meaning in GAUGES.items():
             kind = "counter" if name.endswith("_total") else "gauge"
-            lines += _head(name, meaning, kind) + sorted(found.get(name, ()))
+            lines += _head(name, meaning, kind) + sorted(samples.get(name, ()))
         return "\n".join(lines) + "\n"
 
     def _histogram_lines(self, name: str) -> list[str]:

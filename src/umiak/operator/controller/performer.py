@@ -213,38 +213,38 @@ class Performer:
         body = _labelled(action.body, job)
         query = {"dryRun": "All"} if action.dry else {}
         try:
-            made = await self._api.create(kind.collection(job.namespace), body, **query)
+            created = await self._api.create(kind.collection(job.namespace), body, **query)
         except KubeRefused as refused:
             if refused.status != 409 or refused.reason != "AlreadyExists":
                 raise
             try:
-                found = await self._api.get(kind.path(job.namespace, action.name))
+                present = await self._api.get(kind.path(job.namespace, action.name))
             except KubeRefused as gone:
                 if gone.status == 404:
                     raise refused from None  # it was deleted just now: once more, a little later
                 raise
-            self._cache.put(action.kind, found)
-            if owner_uid_of(found) != job.uid:
+            self._cache.put(action.kind, present)
+            if owner_uid_of(present) != job.uid:
                 self._cache.block(key, action.kind, job.namespace, action.name)
                 raise
             return
         if not action.dry:
-            self._cache.put(action.kind, made)
+            self._cache.put(action.kind, created)
 
     async def _replace(self, job: PaddleJob, action: ReplaceObject) -> None:
         kind = self._kind(action.kind)
         path = kind.path(job.namespace, action.name)
-        found = await self._api.get(path)
-        metadata = found["metadata"]
+        present = await self._api.get(path)
+        metadata = present["metadata"]
         if metadata.get("uid") != action.uid:
-            self._cache.put(action.kind, found)
+            self._cache.put(action.kind, present)
             return
         body = _labelled(action.body, job)
         body["metadata"] = {**body["metadata"], "uid": action.uid, "resourceVersion": metadata.get("resourceVersion")}
         if action.kind == SERVICE:  # the API server has filled in fields that must stay
-            body["spec"] = {**(found.get("spec") or {}), **(body.get("spec") or {})}
-        if "status" in found:
-            body["status"] = found["status"]
+            body["spec"] = {**(present.get("spec") or {}), **(body.get("spec") or {})}
+        if "status" in present:
+            body["status"] = present["status"]
         self._cache.put(action.kind, await self._api.replace(path, body))
 
     async def _delete(self, job: PaddleJob, action: DeleteObject) -> None:
@@ -344,10 +344,10 @@ class Performer:
         return now is not None and now.version == cached.version and now.job.uid == cached.job.uid
 
     def _kind(self, kind: str) -> ServedKind:
-        found = BASIC.get(kind) or self._served(kind)
-        if found is None:
+        resource_kind = BASIC.get(kind) or self._served(kind)
+        if resource_kind is None:
             raise KubeRefused(404, "NotServed", f"this cluster does not serve {kind}", kind)
-        return found
+        return resource_kind
 
     def _main_container(self, job: PaddleJob, pod: str) -> str:
         seen = self._cache.get(POD, job.namespace, pod)

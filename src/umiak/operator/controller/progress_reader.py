@@ -70,7 +70,7 @@ class ProgressReader:
     async def _read(self, key: JobKey, job: PaddleJob) -> None:
         async with self._places:
             text = await self._tail(job, pod_name(job.name, PodRole.WORKER, 0, job.api), LINES)
-        found = read(text or "")
-        if found and found != self.said(key, job):
-            self._said[key] = (job.uid, job.report.attempt, found)
+        progress = read(text or "")
+        if progress and progress != self.said(key, job):
+            self._said[key] = (job.uid, job.report.attempt, progress)
             self._changed(key)

@@ -119,15 +119,15 @@ class Reflector:
         return None
 
     async def _list(self) -> None:
-        found: set[str] = set()
+        names: set[str] = set()
         version = ""
         async for items, page_version in self._api.pages(self.path, **self._query):
             version = page_version  # that of the last page counts
             for body in items:
-                found.add(str(body["metadata"].get("uid") or ""))
+                names.add(str(body["metadata"].get("uid") or ""))
                 self._put(body)
             await asyncio.sleep(0)
-        self._sink.listed(found, int(version) if version.isdigit() else 0)
+        self._sink.listed(names, int(version) if version.isdigit() else 0)
         self.heard_at = time.monotonic()
         self.trouble = ""
         self._version = version

@@ -74,9 +74,9 @@ def pod_resources(spec: JsonObject) -> dict[str, Fraction]:
     together = beside
     for each in spec.get("containers") or ():
         together = quantities.added(together, _asked(each))
-    found = quantities.larger(together, largest)
+    most = quantities.larger(together, largest)
     overhead = {name: quantities.read(text) for name, text in (spec.get("overhead") or {}).items()}
-    return quantities.added(found, overhead)
+    return quantities.added(most, overhead)
 
 
 def _asked(container: JsonObject) -> dict[str, Fraction]:

@@ -113,10 +113,10 @@ def prepared(view: JobView, wish: PaddleJobRole, driver: GangDriver | None) -> R
     if is_kubeflow and containers:
         containers[main]["ports"] = kubeflow.ports_of(wish)
     variables = elastic_environment(view) if view.spec.is_elastic and not is_kubeflow else {}
-    told = range(len(containers)) if is_kubeflow else [main] if containers else []
+    numbers = range(len(containers)) if is_kubeflow else [main] if containers else []
     ours = {*variables, *_names(view, wish.role)}
     users = [
-        tuple([one for one in containers[number].get("env") or () if one.get("name") not in ours]) for number in told
+        tuple([one for one in containers[number].get("env") or () if one.get("name") not in ours]) for number in numbers
     ]
     return RolePods(
         labels=labels,
@@ -129,7 +129,7 @@ def prepared(view: JobView, wish: PaddleJobRole, driver: GangDriver | None) -> R
         spec=spec,
         containers=tuple(containers),
         main=main,
-        told=tuple(told),
+        told=tuple(numbers),
         users=tuple(users),
         variables=tuple(_listed(variables)),
     )
@@ -167,30 +167,30 @@ def _names(view: JobView, role: PodRole) -> set[str]:
     """Names of the variables that pods of a role get, all alike but for Kubeflow's first pod."""
     slot = PodSlot(name="", role=role, index=0, attempt=0)
     ports = {"": 0} if view.spec.intranet is Intranet.HOST else {}
-    made = _kubeflow_variables(view, slot) if view.job.api is JobApi.KUBEFLOW else _variables(view, slot, ports)
-    return {each["name"] for each in made}
+    variables = _kubeflow_variables(view, slot) if view.job.api is JobApi.KUBEFLOW else _variables(view, slot, ports)
+    return {each["name"] for each in variables}
 
 
 def _variables(view: JobView, slot: PodSlot, ports: Mapping[str, int]) -> list[JsonObject]:
     address: JsonObject = {"name": contract.POD_IP, "value": slot.name}
     if view.spec.intranet is not Intranet.SERVICE:
         address = _own_address(contract.POD_IP)
-    made = [address, *_listed(contract.of_pod(slot.role.value, slot.index))]
+    variables = [address, *_listed(contract.of_pod(slot.role.value, slot.index))]
     if slot.name in ports:
-        made.append({"name": contract.PORT, "value": str(ports[slot.name])})
+        variables.append({"name": contract.PORT, "value": str(ports[slot.name])})
     if master := elastic_master(view, slot, ports):
         own = f"$({contract.OWN_ADDRESS})" in master[contract.MASTER]
-        made += [*([_own_address(contract.OWN_ADDRESS)] if own else ()), *_listed(master)]
+        variables += [*([_own_address(contract.OWN_ADDRESS)] if own else ()), *_listed(master)]
     if not view.spec.is_elastic:
         key = {"name": view.job.name, "key": contract.attempt_key(view.job.uid, slot.attempt)}
-        made.append({"name": contract.ATTEMPT, "valueFrom": {"configMapKeyRef": key}})
-    return made
+        variables.append({"name": contract.ATTEMPT, "valueFrom": {"configMapKeyRef": key}})
+    return variables
 
 
 def _kubeflow_variables(view: JobView, slot: PodSlot) -> list[JsonObject]:
     leader = kubeflow.leader_of(view.spec)
     is_first = slot.role is leader and slot.index == 0
-    found = contract.of_kubeflow(
+    variables = contract.of_kubeflow(
         view.job.name,
         len(view.slots),
         pod_name(view.job.name, leader, 0, view.job.api),
@@ -200,7 +200,7 @@ def _kubeflow_variables(view: JobView, slot: PodSlot) -> list[JsonObject]:
         is_six=view.facts.is_six,
     )
     own = [_own_address(contract.OWN_ADDRESS)] if is_first else []
-    return [*own, *_listed(found)]
+    return [*own, *_listed(variables)]
 
 
 def _own_address(name: str) -> JsonObject:

@@ -26,11 +26,11 @@ MOST_CHARACTERS = 40
 
 def read(text: object) -> Fraction:
     """The number that a quantity stands for; 0 for what is none: the API server refuses the pod, and says why."""
-    said = str(text).strip()
-    if len(said) > MOST_CHARACTERS:
+    word = str(text).strip()
+    if len(word) > MOST_CHARACTERS:
         return Fraction(0)
-    number = said.rstrip("numkKMGTPEi")
-    unit = said[len(number) :]
+    number = word.rstrip("numkKMGTPEi")
+    unit = word[len(number) :]
     if "e" in number.lower() and _int_or_none(number.lower().partition("e")[2]) not in range(-18, 19):
         return Fraction(0)
     try:

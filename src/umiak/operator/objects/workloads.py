@@ -212,7 +212,7 @@ def with_conditions(
         word = "True" if each.is_true else "False"
         old = next((row for row in rows if row.get("type") == each.type), None)
         since = old.get("lastTransitionTime") if old is not None and old.get("status") == word else None
-        made = {
+        condition = {
             "type": each.type,
             "status": word,
             "reason": each.reason or each.type,
@@ -221,9 +221,9 @@ def with_conditions(
             "observedGeneration": (body.get("metadata") or {}).get("generation") or 1,
         }
         if old is None:
-            rows.append(made)
+            rows.append(condition)
         else:
-            rows[rows.index(old)] = made
+            rows[rows.index(old)] = condition
     if drops_admission:
         status |= _ran_before(body, now_s)
         status.pop("admission", None)

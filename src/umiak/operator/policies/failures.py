@@ -81,14 +81,14 @@ class Trouble:
 
 def trouble_of(pod: SeenPod, view: JobView) -> Trouble | None:
     """What is wrong with a pod of the current attempt; None: nothing, or nothing yet."""
-    found = _trouble(pod, view)
-    if found is None:
+    trouble = _trouble(pod, view)
+    if trouble is None:
         return None
-    found = _ruled(found, view.spec.run_policy.rules)
+    trouble = _ruled(trouble, view.spec.run_policy.rules)
     wish = view.spec.role(pod.role) if pod.role else None
-    if found.fault is Fault.PROGRAM and not found.is_ruled and wish is not None and _is_never(view, wish):
-        return replace(found, fault=Fault.FINAL, message=f"{found.message}: its restartPolicy is Never")
-    return found
+    if trouble.fault is Fault.PROGRAM and not trouble.is_ruled and wish is not None and _is_never(view, wish):
+        return replace(trouble, fault=Fault.FINAL, message=f"{trouble.message}: its restartPolicy is Never")
+    return trouble
 
 
 def _trouble(pod: SeenPod, view: JobView) -> Trouble | None:
@@ -123,10 +123,10 @@ def _ruled(found: Trouble, rules: tuple[FailureRule, ...]) -> Trouble:
         return found
     for number, rule in enumerate(rules):
         if _is_about(rule, found):
-            said = f"{found.message}: failurePolicy.rules[{number}] says {rule.action.value}"
+            message = f"{found.message}: failurePolicy.rules[{number}] says {rule.action.value}"
             fault = _ACTIONS[rule.action]
             reason = "FailurePolicy" if fault is Fault.FINAL else found.reason
-            return replace(found, fault=fault, reason=reason, message=said, is_ruled=True)
+            return replace(found, fault=fault, reason=reason, message=message, is_ruled=True)
     return found
 
 

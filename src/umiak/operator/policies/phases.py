@@ -52,10 +52,10 @@ def last_counts(view: JobView) -> tuple[RoleCounts, ...]:
     what runs is counted while it does.
     """
     before = {each.role: each for each in view.report.counts}
-    found = []
+    counts = []
     for now in counts_of(view):
         old = before.get(now.role, now)
-        found.append(
+        counts.append(
             replace(
                 now,
                 succeeded=max(now.succeeded, old.succeeded),
@@ -63,7 +63,7 @@ def last_counts(view: JobView) -> tuple[RoleCounts, ...]:
                 refs=now.refs or old.refs,
             )
         )
-    return tuple(found)
+    return tuple(counts)
 
 
 def phase_of(view: JobView, counts: Iterable[RoleCounts], *, is_restarting: bool) -> JobPhase:
@@ -88,8 +88,8 @@ def condition(
     """The conditions with one of them set. Its time changes when it turns true or false."""
     old = next((each for each in conditions if each.type == kind), None)
     since = old.since_s if old is not None and old.is_true is is_true else now_s
-    made = Condition(type=kind, is_true=is_true, reason=reason or kind, message=message, since_s=since)
-    return (*[each for each in conditions if each.type != kind], made)
+    condition = Condition(type=kind, is_true=is_true, reason=reason or kind, message=message, since_s=since)
+    return (*[each for each in conditions if each.type != kind], condition)
 
 
 def ended(

@@ -52,15 +52,15 @@ def host_ports(view: JobView) -> dict[str, int]:
 def _free_blocks(start: int, count: int, own: set[int], others: set[int]) -> list[int]:
     """As many blocks: first those that nobody uses, then other jobs', then our own a second time, on other nodes."""
     rounds = [(start + step) % _BLOCKS for step in range(_BLOCKS)]
-    found: list[int] = []
+    blocks: list[int] = []
     for usable in (
         (block for block in rounds if block not in own and block not in others),
         (block for block in rounds if block not in own and block in others),
     ):
-        found.extend(islice(usable, count - len(found)))
-    while len(found) < count:
-        found.extend(rounds[: count - len(found)])
-    return found
+        blocks.extend(islice(usable, count - len(blocks)))
+    while len(blocks) < count:
+        blocks.extend(rounds[: count - len(blocks)])
+    return blocks
 
 
 def _start(uid: str) -> int:

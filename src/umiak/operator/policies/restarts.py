@@ -66,7 +66,7 @@ class Reaction:
 
 def reaction(view: JobView) -> Reaction | None:
     """What the failures of the current attempt lead to; None: nothing has failed."""
-    troubles = [found for pod in view.current.values() if (found := trouble_of(pod, view))]
+    troubles = [trouble for pod in view.current.values() if (trouble := trouble_of(pod, view))]
     vanished = _vanished(view, of_any_role=any(each.is_consequence for each in troubles))
     in_place = _in_place(view.current.values())
     limit = limit_of(view.spec)
@@ -151,12 +151,12 @@ def start_delays(view: JobView, slots: list[PodSlot]) -> dict[str, float]:
         return {}
     single = dict(view.report.pod_restarts)
     alone = {role for role in PodRole if scope_of(view.spec, role) is not RestartScope.JOB}
-    found = {}
+    delays = {}
     for slot in slots:
         times = single.get(slot.name, 0) if slot.role in alone else max(0, view.report.restarts - view.report.forgiven)
         if (left := since + delay_s(times) - view.now_s) > 0:
-            found[slot.name] = left
-    return found
+            delays[slot.name] = left
+    return delays
 
 
 def delay_s(times: int) -> float:
@@ -201,14 +201,14 @@ def _vanished(view: JobView, *, of_any_role: bool) -> list[PodSlot]:
     is_told_addresses = view.spec.intranet is not Intranet.SERVICE and view.job.api is JobApi.BATCH
     # A container that was told addresses has started when every pod had one.
     started = {pod.role for pod in view.current.values() if _has_started(pod)} if is_told_addresses else set()
-    found = []
+    vanished = []
     for slot in missing:
         if (scopes[slot.role] is RestartScope.POD and not of_any_role) or slot.name in leaving:
             continue
         was_there = view.report.phase is JobPhase.RUNNING or slot.name in known or slot.role in started
         if was_there or (started and scopes[slot.role] is RestartScope.JOB):
-            found.append(slot)
-    return found
+            vanished.append(slot)
+    return vanished
 
 
 def _has_started(pod: SeenPod) -> bool:

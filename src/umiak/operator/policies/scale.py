@@ -41,10 +41,10 @@ def elastic_count(spec: JobSpec) -> str:
 
 def is_told_otherwise(view: JobView) -> bool:
     """Whether pods that run were told something that is not true any more."""
-    told = _told(view)
+    wish = _told(view)
     if view.spec.is_elastic:
-        return any(not _covers(each, view.spec) for each in told)
-    return bool(told - {shape_of(view)})
+        return any(not _covers(each, view.spec) for each in wish)
+    return bool(wish - {shape_of(view)})
 
 
 def _told(view: JobView) -> set[str]:

@@ -148,11 +148,11 @@ def in_cluster_time(pod: SeenPod, now_s: float) -> SeenPod:
 
 def completed_names(job: PaddleJob) -> set[str]:
     """Names of the pods that the status knows to have ended well."""
-    said = dict(job.report.completed)
+    completed = dict(job.report.completed)
     return {
         pod_name(job.name, wish.role, index, job.api)
         for wish in job.spec.roles
-        for index in numbers(said.get(wish.role.value, ""), wish.replicas)
+        for index in numbers(completed.get(wish.role.value, ""), wish.replicas)
     }
 
 
@@ -181,12 +181,12 @@ def ranges(indexes: list[int]) -> str:
 
 def numbers(text: str, below: int) -> list[int]:
     """The other way round. What makes no sense is left out: a status can be edited by hand."""
-    found: list[int] = []
+    numbers: list[int] = []
     for part in text.split(","):
         first, dash, last = part.partition("-")
         if _is_number(first) and (_is_number(last) or not dash):
-            found.extend(range(int(first), min(below, int(last or first) + 1)))
-    return found
+            numbers.extend(range(int(first), min(below, int(last or first) + 1)))
+    return numbers
 
 
 def _is_number(text: str) -> bool:

@@ -88,10 +88,10 @@ def pods_wait(view: JobView) -> Wait | None:
         return None
     worst = worst_of(telling)
     alike = len([pod for pod in telling if pod.reason == worst.reason])
-    said = f": {worst.message}" if worst.message else ""
+    reason = f": {worst.message}" if worst.message else ""
     return Wait(
         reason=worst.reason,
-        message=_short(f"{alike} of {len(view.slots)} pods: {worst.reason}, first {worst.name}{said}"),
+        message=_short(f"{alike} of {len(view.slots)} pods: {worst.reason}, first {worst.name}{reason}"),
     )
 
 

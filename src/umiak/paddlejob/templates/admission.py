@@ -112,15 +112,15 @@ def _variables() -> list[dict[str, str]]:
 def _in_container() -> list[str]:
     """Lists of unknown fields in the container ``c`` of the role ``r``."""
     path = ".spec.containers[]"
-    found = [_keys("c", "Container", path)]
+    rules = [_keys("c", "Container", path)]
     for name, is_list in _IN_CONTAINERS:
         kind = TYPES["Container"][name]
         if is_list:
             texts = f"c.{name}.map(e, {_joined(_keys('e', kind, f'{path}.{name}[]'))}).filter(t, t != '')"
         else:
             texts = _keys(f"c.{name}", kind, f"{path}.{name}")
-        found.append(_if(f"c.{name}", texts))
-    return found
+        rules.append(_if(f"c.{name}", texts))
+    return rules
 
 
 def _keys(where: str, kind: str, path: str) -> str:

@@ -58,9 +58,9 @@ def check_launchers(job: PaddleJob, notes: FieldNotes) -> None:
     is_several = sum(max(role.replicas, role.most or 0) for role in spec.roles) > 1
     meets = job.api is JobApi.KUBEFLOW or spec.is_elastic
     for role in spec.roles if is_several else ():
-        found = launcher_of(role.template)
+        launcher = launcher_of(role.template)
         where = f"{role_path(role.role, job.api)}.template"
-        if found is Launcher.SCRIPT and meets:
+        if launcher is Launcher.SCRIPT and meets:
             notes.warning(
                 "UM-PDJ-071",
                 where,
@@ -68,7 +68,7 @@ def check_launchers(job: PaddleJob, notes: FieldNotes) -> None:
                 why="pods of this job are told where they meet, and no ranks: launchers agree on them",
                 hint="begin the command with `umiak launch`, or `python -m paddle.distributed.launch`",
             )
-        elif found is Launcher.PADDLE and has_servers and job.api is JobApi.KUBEFLOW:
+        elif launcher is Launcher.PADDLE and has_servers and job.api is JobApi.KUBEFLOW:
             notes.warning(
                 "UM-PDJ-072",
                 where,
@@ -76,7 +76,7 @@ def check_launchers(job: PaddleJob, notes: FieldNotes) -> None:
                 why="it knows no pods of one role",
                 hint="use `umiak launch` for servers in Master and trainers in Worker",
             )
-        elif found is Launcher.PADDLE and spec.intranet is Intranet.SERVICE and not meets:
+        elif launcher is Launcher.PADDLE and spec.intranet is Intranet.SERVICE and not meets:
             notes.warning(
                 "UM-PDJ-072",
                 where,

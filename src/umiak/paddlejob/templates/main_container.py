@@ -24,5 +24,5 @@ def main_index(containers: Sequence[object]) -> int:
 def main_name(containers: Sequence[object]) -> str:
     """Its name; empty if there is none."""
     number = main_index(containers)
-    found = containers[number] if number < len(containers) else None
-    return str(found.get("name") or "") if isinstance(found, dict) else ""
+    container = containers[number] if number < len(containers) else None
+    return str(container.get("name") or "") if isinstance(container, dict) else ""

@@ -137,11 +137,11 @@ WindowsSecurityContextOptions gmsaCredentialSpec gmsaCredentialSpecName hostProc
 
 
 def _types() -> dict[str, dict[str, str]]:
-    found = {}
+    types = {}
     for line in _TABLE.splitlines():
         name, *fields = line.split()
-        found[name] = {field: kind for field, _, kind in (each.partition(":") for each in fields)}
-    return found
+        types[name] = {field: kind for field, _, kind in (each.partition(":") for each in fields)}
+    return types
 
 
 TYPES = _types()
@@ -159,12 +159,12 @@ class UnknownField:
 
 def unknown_in(template: object, path: str) -> list[UnknownField]:
     """What a template has that is no field, the first few."""
-    found = []
+    names = []
     for each in _unknown(template, TEMPLATE, path):
-        found.append(each)
-        if len(found) == MOST:
+        names.append(each)
+        if len(names) == MOST:
             break
-    return found
+    return names
 
 
 def _unknown(item: object, kind: str, path: str) -> Iterator[UnknownField]:

@@ -144,24 +144,24 @@ def commands(recipe: ImageRecipe, tag: str, builder: str, directory: str, *, pus
     """What builds it, checks it as a container, and pushes it. The Dockerfile is in the directory, alone."""
     build = ("build", "--file", f"{directory}/Dockerfile", "--tag", tag, directory)
     if builder == "docker":
-        made: list[tuple[str, ...]] = [("docker", *build), ("docker", "run", "--rm", tag, *check_words(recipe))]
+        commands: list[tuple[str, ...]] = [("docker", *build), ("docker", "run", "--rm", tag, *check_words(recipe))]
     else:
-        made = [(builder, *build)]  # its last RUN is the check
-    return (*made, *(((builder, "push", tag),) if push else ()))
+        commands = [(builder, *build)]  # its last RUN is the check
+    return (*commands, *(((builder, "push", tag),) if push else ()))
 
 
 def problems(recipe: ImageRecipe) -> list[tuple[str, str]]:
     """What is wrong with a recipe, each with a hint."""
-    found = []
+    problems = []
     if recipe.device is ImageDevice.CUDA and not recipe.base and recipe.cuda not in CUDNN:
-        found.append(
+        problems.append(
             (
                 f"--cuda: no image of Paddle for CUDA {recipe.cuda or '(none was said)'}",
                 f"one of {', '.join(CUDNN)}; or --base IMAGE",
             )
         )
     if recipe.cuda and recipe.device is not ImageDevice.CUDA:
-        found.append((f"--cuda with --device {recipe.device.value}", "--device cuda"))
+        problems.append((f"--cuda with --device {recipe.device.value}", "--device cuda"))
     if not recipe.paddle and not recipe.base:
-        found.append(("--paddle none without --base", "name the image to begin with: --base python:3.11"))
-    return found
+        problems.append(("--paddle none without --base", "name the image to begin with: --base python:3.11"))
+    return problems

@@ -53,22 +53,22 @@ ONE_WORKER = ("ssh", "slurm", "mpi", "kubernetes", "paddlecloud", "modelarts", "
 
 def wrong_values(job: Job) -> list[Problem]:
     """Of a job that was made in Python: files and flags were checked when they were read."""
-    found: list[tuple[str, str]] = []
+    problems_by_key: list[tuple[str, str]] = []
     if not is_name(job.name):
-        found.append((f"expected a name of a job, got {one_line(job.name, 80) or 'nothing'}", NAME_HINT))
+        problems_by_key.append((f"expected a name of a job, got {one_line(job.name, 80) or 'nothing'}", NAME_HINT))
     if not job.roles:
-        found.append(("the job has no roles", "leave `roles` out, or name one"))
+        problems_by_key.append(("the job has no roles", "leave `roles` out, or name one"))
     if any(not job.command_of(each) for each in job.roles):
-        found.append(("the job has no command", 'write `command=("train.py", "--lr", "0.1")`'))
+        problems_by_key.append(("the job has no command", 'write `command=("train.py", "--lr", "0.1")`'))
     for each in job.roles:
         if not 1 <= each.nodes.least <= each.nodes.most:
             what = f"{each.role.value}: expected a number of nodes, got {each.nodes.least} to {each.nodes.most}"
-            found.append((what, "write `Replicas(least=2, most=2)`"))
+            problems_by_key.append((what, "write `Replicas(least=2, most=2)`"))
     roles = [each.role for each in job.roles]
-    found += [
+    problems_by_key += [
         (f"the same role twice: {each.value}", "write each role once") for each in {*roles} if roles.count(each) > 1
     ]
-    return [Problem(code="UM-SUBMIT-015", what=what, hint=hint) for what, hint in found]
+    return [Problem(code="UM-SUBMIT-015", what=what, hint=hint) for what, hint in problems_by_key]
 
 
 def unset_secrets(job: Job, environ: Mapping[str, str]) -> list[Problem]:
@@ -87,14 +87,14 @@ def unset_secrets(job: Job, environ: Mapping[str, str]) -> list[Problem]:
 
 def leaks(job: Job, environ: Mapping[str, str]) -> list[Problem]:
     """A secret whose value stands in the job itself would be in rendered files and lists of processes."""
-    found = []
+    problems = []
     texts = [*job.command, *(text for _, text in job.env)]
     for role in job.roles:
         texts += [*role.command, *(text for _, text in role.env)]
     for name in job.secrets:
         secret = environ.get(name, "")
         if len(secret) >= 8 and any(secret in text for text in texts):
-            found.append(
+            problems.append(
                 Problem(
                     code="UM-SUBMIT-014",
                     what=f"the value of {name} stands in a command or in `env`",
@@ -102,7 +102,7 @@ def leaks(job: Job, environ: Mapping[str, str]) -> list[Problem]:
                     hint=f"name it in `secrets` and let the program read the variable {name}",
                 )
             )
-    return found
+    return problems
 
 
 def refused(job: Job, backend: str, place: str) -> list[Problem]:
@@ -121,10 +121,10 @@ def refused(job: Job, backend: str, place: str) -> list[Problem]:
 
 def without_effect(job: Job, backend: str) -> list[Problem]:
     """Keys that say something, and change nothing on this backend."""
-    found = []
+    names = []
     for role in job.roles:
         label = f"roles.{role.role.value}." if job.mode.has_servers else ""
-        found += [
+        names += [
             Problem(
                 code="UM-SUBMIT-371",
                 what=f"{label}{key} has no effect on {backend}",
@@ -135,17 +135,17 @@ def without_effect(job: Job, backend: str) -> list[Problem]:
         ]
         if job.mode.has_servers and (role.workers or 1) > 1 and backend in ONE_WORKER:
             what = f"{label}workers has no effect on {backend} in a job with parameter servers: each node has one"
-            found.append(Problem(code="UM-SUBMIT-371", what=what, hint="say more `nodes` for the role"))
-    return list(dict.fromkeys(found))
+            names.append(Problem(code="UM-SUBMIT-371", what=what, hint="say more `nodes` for the role"))
+    return list(dict.fromkeys(names))
 
 
 def _says(role: RoleSpec, key: str) -> bool:
     wanted = role.resource
-    said: dict[str, object] = {
+    values: dict[str, object] = {
         "cpus": wanted.cpus,
         "memory": wanted.memory_bytes,
         "devices": wanted.devices,
         "device": wanted.device,
         "shared_memory": wanted.shared_memory_bytes,
     }
-    return bool(said[key])
+    return bool(values[key])

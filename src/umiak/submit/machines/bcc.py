@@ -50,9 +50,9 @@ class BccApi:
 
     def list(self, group: str | None = None) -> list[RentedMachine]:
         tag = f"{TAG_GROUP}:{group}" if group else TAG_GROUP
-        found = [machine_of(each) for each in self._pages(self._client.list_instances, "instances", tags=tag)]
+        machines = [machine_of(each) for each in self._pages(self._client.list_instances, "instances", tags=tag)]
         # Whether the cloud has filtered or not: nothing without the tag is ever touched.
-        return [each for each in found if each.group and (not group or each.group == group)]
+        return [each for each in machines if each.group and (not group or each.group == group)]
 
     def price(self, spec: str, zone: str) -> float | None:
         answer = self._sent(
@@ -74,23 +74,23 @@ class BccApi:
         return None
 
     def create(self, wanted: Wanted) -> Sequence[str]:
-        said = self._settings
-        tags = {TAG_GROUP: said.group, TAG_OWNER: said.owner, TAG_RUN: wanted.token}
+        settings = self._settings
+        tags = {TAG_GROUP: settings.group, TAG_OWNER: settings.owner, TAG_RUN: wanted.token}
         answer = self._sent(
             self._client.create_instance_by_spec,
-            spec=said.spec,
-            image_id=said.image,
-            root_disk_size_in_gb=said.disk,
-            network_capacity_in_mbps=said.bandwidth,
+            spec=settings.spec,
+            image_id=settings.image,
+            root_disk_size_in_gb=settings.disk,
+            network_capacity_in_mbps=settings.bandwidth,
             purchase_count=wanted.count,
-            name=f"umiak-{said.group}",
+            name=f"umiak-{settings.group}",
             billing=self._model.Billing("Postpaid"),
-            zone_name=said.zone,
-            subnet_id=said.subnet,
-            security_group_id=said.security_group,
-            key_pair_id=said.key_pair,
+            zone_name=settings.zone,
+            subnet_id=settings.subnet,
+            security_group_id=settings.security_group,
+            key_pair_id=settings.key_pair,
             tags=[self._model.TagModel(name, text) for name, text in tags.items()],
-            is_eip_auto_related_delete=True if said.bandwidth else None,
+            is_eip_auto_related_delete=True if settings.bandwidth else None,
             client_token=wanted.token,
         )
         ids = [str(each) for each in answer.get("instanceIds") or ()]
@@ -118,10 +118,10 @@ class BccApi:
         )
 
     def images(self, name: str) -> Sequence[MachineImage]:
-        found = self._pages(self._client.list_images, "images", image_type="Custom", image_name=name)
+        images = self._pages(self._client.list_images, "images", image_type="Custom", image_name=name)
         return [
             MachineImage(id=str(each.get("id")), name=name, word=str(each.get("status")))
-            for each in found
+            for each in images
             if each.get("name") == name
         ]
 
@@ -143,8 +143,8 @@ class BccApi:
     def _sent(self, call: Callable[..., object], **words: object) -> JsonObject:
         answer = sdk.sent(call, self._keys, **words)
         # The SDK's own objects have other names than BCC's documents; this is what was answered.
-        said = json.loads(vars(answer).get("raw_data") or "{}")
-        return said if isinstance(said, dict) else {}
+        data = json.loads(vars(answer).get("raw_data") or "{}")
+        return data if isinstance(data, dict) else {}
 
 
 def machine_of(answer: JsonMapping) -> RentedMachine:

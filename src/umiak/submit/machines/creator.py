@@ -111,22 +111,22 @@ def carry_out(
     """Create, and set the release time of everything as soon as its id is known."""
     ids: list[str] = []
     done: list[str] = []
-    said: JsonObject = {}
+    notes: JsonObject = {}
     late = _schedule(api, there, release_s)
     for each in wanted:
         try:
-            made = created(api, each, group)
+            new_machine = created(api, each, group)
         except CloudFailure as error:
             if error.is_unclear:
-                said["unclear"] = str(error)
+                notes["unclear"] = str(error)
             else:
-                said |= {"refused": str(error), "status": error.status}
+                notes |= {"refused": str(error), "status": error.status}
                 done.append(each.token)
             break
-        ids += made
+        ids += new_machine
         done.append(each.token)
-        late += _schedule(api, made, release_s)
-    return Created(ids=tuple(ids), unreleased=tuple(late), done=tuple(done), **said)
+        late += _schedule(api, new_machine, release_s)
+    return Created(ids=tuple(ids), unreleased=tuple(late), done=tuple(done), **notes)
 
 
 def created(api: MachinesApi, wanted: Wanted, group: str) -> list[str]:

@@ -48,8 +48,8 @@ class UpPlan:
 
 def mine(machines: Iterable[RentedMachine], group: str, owner: str) -> list[RentedMachine]:
     """Those of a group that one person has made, the oldest first: new ones get the last ranks."""
-    found = [each for each in machines if each.group == group and each.owner == owner and each.is_there]
-    return sorted(found, key=lambda each: (each.created_s or 0.0, each.name, each.id))
+    own_machines = [each for each in machines if each.group == group and each.owner == owner and each.is_there]
+    return sorted(own_machines, key=lambda each: (each.created_s or 0.0, each.name, each.id))
 
 
 def up_plan(count: int, machines: Sequence[RentedMachine], pending: Sequence[Wanted], now_s: float) -> UpPlan:
@@ -128,14 +128,14 @@ def place_text(settings: MachineSettings, machines: Sequence[RentedMachine], kno
     """The place as umiak.toml has it."""
     port = "" if settings.port == 22 else f":{settings.port}"
     hosts = [f"{address(each, settings)}{port}" for each in machines]
-    said: JsonObject = {"backend": "ssh", "hosts": hosts, "user": settings.user}
+    settings_of_place: JsonObject = {"backend": "ssh", "hosts": hosts, "user": settings.user}
     if settings.bandwidth and all(each.internal for each in machines):
-        said["addresses"] = [each.internal for each in machines]
-    said |= {"key": settings.key} if settings.key else {}
-    said["known_hosts"] = known_hosts
-    said |= {"python": settings.python} if settings.python != "python3" else {}
+        settings_of_place["addresses"] = [each.internal for each in machines]
+    settings_of_place |= {"key": settings.key} if settings.key else {}
+    settings_of_place["known_hosts"] = known_hosts
+    settings_of_place |= {"python": settings.python} if settings.python != "python3" else {}
     lines = [
-        f"{name} = {json.dumps(text, ensure_ascii=False)}" for name, text in said.items()
+        f"{name} = {json.dumps(text, ensure_ascii=False)}" for name, text in settings_of_place.items()
     ]  # TOML writes them alike
     return "".join(f"{line}\n" for line in (f"[place.{table_key(settings.group)}]", *lines))
 

@@ -73,25 +73,25 @@ class MachinesFlow:
         if wanted:
             self.notes.expect(wanted)  # before it is sent
         ids = [each.id for each in (*plan.there, *plan.unusable)]
-        made = creator.ask(self.settings, wanted, ids, release_s, self.context.environ, self.notes.lock_fd)
+        machines = creator.ask(self.settings, wanted, ids, release_s, self.context.environ, self.notes.lock_fd)
         # What was obeyed stays until it is seen: a list may be a little behind.
-        refused = set(made.done[-1:]) if made.refused else set()
+        refused = set(machines.done[-1:]) if machines.refused else set()
         self.notes.expect([each for each in wanted if each.token not in refused])
-        for each in made.unreleased:
+        for each in machines.unreleased:
             what = f"{each} has no release time: the cloud will not release it by itself"
             hint = f"set it: umiak machines up {self.settings.group}; or release it: umiak machines down {self.settings.group}"
             self._warn(Problem(code="UM-MACHINES-005", what=what, hint=hint))
-        if made.refused:
-            raise self.failed(CloudFailure(made.status, made.refused), "no machine was created")
-        if made.unclear:
+        if machines.refused:
+            raise self.failed(CloudFailure(machines.status, machines.refused), "no machine was created")
+        if machines.unclear:
             raise UmiakError.refused(
                 "UM-MACHINES-006",
                 f"nobody knows whether machines were created: {self.settings.group}",
-                why=made.unclear,
+                why=machines.unclear,
                 hint=f"repeat it, nothing is created twice: umiak machines up {self.settings.group}; "
                 f"or release what there is: umiak machines down {self.settings.group}",
             )
-        return list(made.ids)
+        return list(machines.ids)
 
     def ready(self, made: list[str], count: int, deadline: float) -> list[RentedMachine]:
         """Wait until they run and ssh answers; then write their place."""

@@ -68,9 +68,9 @@ class Notes:
     def _read(self) -> None:
         try:
             with open(self._file, encoding="utf-8") as file:
-                said = json.load(file)
-            self.pending = tuple(Wanted(**each) for each in said["pending"])
-            self.keys = {str(name): str(text) for name, text in said["keys"].items()}
+                data = json.load(file)
+            self.pending = tuple(Wanted(**each) for each in data["pending"])
+            self.keys = {str(name): str(text) for name, text in data["keys"].items()}
         except FileNotFoundError:
             pass
         except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:

@@ -339,9 +339,9 @@ class _Agent:
 
 def _answers(family: str) -> Callable[[str, str, str, JsonMapping, Sequence[str]], JsonMapping]:
     """By its name: those modules import this package, and not the other way round."""
-    found: Callable[[str, str, str, JsonMapping, Sequence[str]], JsonMapping]
-    found = __import__(FAMILIES[family], fromlist=["answer"]).answer
-    return found
+    function: Callable[[str, str, str, JsonMapping, Sequence[str]], JsonMapping]
+    function = __import__(FAMILIES[family], fromlist=["answer"]).answer
+    return function
 
 
 def _batches(lines: Iterator[LogLine | None], ahead_s: float) -> Iterator[list[list[Any]]]:
@@ -378,8 +378,8 @@ def _import_error(framework: str) -> str:
         )
     except subprocess.TimeoutExpired:
         return f"not imported within {IMPORT_S:g} s"
-    said = done.stderr.decode(errors="replace").strip().splitlines()
-    return "" if done.returncode == 0 else (said[-1] if said else f"exit status {done.returncode}")[:300]
+    lines = done.stderr.decode(errors="replace").strip().splitlines()
+    return "" if done.returncode == 0 else (lines[-1] if lines else f"exit status {done.returncode}")[:300]
 
 
 def _devices(env: Mapping[str, str]) -> int:
@@ -389,8 +389,8 @@ def _devices(env: Mapping[str, str]) -> int:
         return 0
     from umiak.adapters.devices import find
 
-    found = find(environ)
-    return len(found.ids) if found else 0
+    devices = find(environ)
+    return len(devices.ids) if devices else 0
 
 
 def _may_have_devices(environ: Mapping[str, str], root: str = "/") -> bool:

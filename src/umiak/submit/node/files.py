@@ -81,13 +81,13 @@ class RunFiles:
         )
 
     def supervisor(self) -> ProcessIdentity | None:
-        told = self._read(SUPERVISOR)
-        return ProcessIdentity.from_plain(told) if told else None
+        data = self._read(SUPERVISOR)
+        return ProcessIdentity.from_plain(data) if data else None
 
     def host(self) -> str:
         """The machine that it runs on, or ran; empty if it was not started."""
-        told = self._read(SUPERVISOR)
-        return str(told["host"]) if told else ""
+        data = self._read(SUPERVISOR)
+        return str(data["host"]) if data else ""
 
     def prepare_launchers(self) -> None:
         """Make what `write_launcher` needs."""
@@ -104,20 +104,20 @@ class RunFiles:
             names = sorted(name for name in os.listdir(self._file(LAUNCHERS)) if name[0] != ".")
         except FileNotFoundError:
             return None
-        told = {name: each for name in names if (each := self._read(f"{LAUNCHERS}/{name}"))}
-        if not told:
+        by_name = {name: each for name in names if (each := self._read(f"{LAUNCHERS}/{name}"))}
+        if not by_name:
             return None
         return StartedLaunchers(
-            started_s=min(float(each["started_s"]) for each in told.values()),
-            processes={name: ProcessIdentity.from_plain(each) for name, each in told.items()},
+            started_s=min(float(each["started_s"]) for each in by_name.values()),
+            processes={name: ProcessIdentity.from_plain(each) for name, each in by_name.items()},
         )
 
     def write_token(self, token: str) -> None:
         self._write(TOKEN, {"token": token})
 
     def token(self) -> str | None:
-        told = self._read(TOKEN)
-        return None if told is None else str(told["token"])
+        data = self._read(TOKEN)
+        return None if data is None else str(data["token"])
 
     def forget_token(self) -> None:
         """Once nobody can join the run any more."""
@@ -135,8 +135,8 @@ class RunFiles:
 
     def cancel_grace_s(self) -> float | None:
         """How long a cancelled run may take to end; None if nobody has cancelled it."""
-        told = self._read(CANCEL)
-        return None if told is None else float(told["grace_s"])
+        data = self._read(CANCEL)
+        return None if data is None else float(data["grace_s"])
 
     def reserve(self) -> None:
         """Keep room for `write_end` on a disk that the job may fill."""
@@ -150,8 +150,8 @@ class RunFiles:
     def end(self) -> RunEnd | None:
         from umiak.submit.node.state import RunEnd
 
-        told = self._read(END)
-        return None if told is None else RunEnd(**told)
+        data = self._read(END)
+        return None if data is None else RunEnd(**data)
 
     def facts(self, now_s: float) -> RunFacts:
         """What can be seen. The end is looked at again after the processes:
@@ -189,7 +189,7 @@ class RunFiles:
     def _read(self, name: str) -> JsonObject | None:
         try:
             with open(self._file(name), "rb") as file:
-                told: JsonObject = light_json.loads(file.read())
-                return told
+                data: JsonObject = light_json.loads(file.read())
+                return data
         except _UNREADABLE:
             return None

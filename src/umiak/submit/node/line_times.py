@@ -137,12 +137,12 @@ def start_of(paths: Sequence[str], *, tail: int | None, since_s: float | None) -
         try:
             with open(path, "rb") as file:
                 inode = os.fstat(file.fileno()).st_ino
-                offset, found = _tail(file, wanted) if wanted is not None else (0, 0)
+                offset, lines = _tail(file, wanted) if wanted is not None else (0, 0)
                 earliest = _since(file, paths, inode, since_s) if since_s is not None else 0
                 if max(offset, earliest) > 0:
                     return _start(file, path, inode, max(offset, earliest))
                 if wanted is not None:
-                    wanted -= found
+                    wanted -= lines
                     if wanted <= 0:
                         return _start(file, path, inode, 0)
         except FileNotFoundError:
@@ -160,30 +160,30 @@ def _tail(file: BinaryIO, count: int) -> tuple[int, int]:
         at -= 1
     else:
         count += 1  # the last line has no end yet, and may not be given
-    found = 0
+    lines = 0
     while at > 0:
         begin = max(0, at - BLOCK)
         file.seek(begin)
         data = file.read(at - begin)
         place = len(data)
         while (place := data.rfind(b"\n", 0, place)) >= 0:
-            found += 1
-            if found == count:
-                return begin + place + 1, found
+            lines += 1
+            if lines == count:
+                return begin + place + 1, lines
         at = begin
-    return 0, found + 1
+    return 0, lines + 1
 
 
 def _since(file: BinaryIO, paths: Sequence[str], inode: int, since_s: float) -> int:
     """Where the first line begins that was ended since then; 0: from the beginning, as far as is known."""
-    found = os.fstat(file.fileno())
-    if found.st_mtime + FILE_CLOCK_BEHIND_S < since_s:
-        return found.st_size
+    stat = os.fstat(file.fileno())
+    if stat.st_mtime + FILE_CLOCK_BEHIND_S < since_s:
+        return stat.st_size
     times = FileTimes(paths, inode)
     if not times.are_known:
         return 0
     offset = times.offset_since(since_s)
-    return found.st_size if offset is None else _line_start(file, offset)
+    return stat.st_size if offset is None else _line_start(file, offset)
 
 
 def _line_start(file: BinaryIO, offset: int) -> int:

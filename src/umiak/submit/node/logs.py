@@ -47,7 +47,7 @@ class LogSource:
 
 def sources(files: RunFiles, plan: RunPlan, wanted: LogsWanted) -> list[LogSource]:
     """The log files that there are now, of those that are wanted."""
-    found = []
+    sources_there = []
     for launcher in plan.launchers:
         directory = files.log_directory(launcher.name)
         try:
@@ -60,15 +60,15 @@ def sources(files: RunFiles, plan: RunPlan, wanted: LogsWanted) -> list[LogSourc
             path = os.path.join(directory, name)
             if role is not None and number.isdecimal():
                 if launcher.first_rank is None:
-                    found.append(LogSource(name=f"{role.value}.{launcher.name}.{number}", path=path, role=role))
+                    sources_there.append(LogSource(name=f"{role.value}.{launcher.name}.{number}", path=path, role=role))
                     continue
                 rank = launcher.first_rank + int(number)
-                found.append(LogSource(name=f"{role.value}.{rank}", path=path, role=role, rank=rank))
+                sources_there.append(LogSource(name=f"{role.value}.{rank}", path=path, role=role, rank=rank))
             elif name == OUTPUT:
                 is_only = len(plan.launchers) == 1 and not launcher.node
                 own = LAUNCHER if is_only else f"{LAUNCHER}.{launcher.name}"
-                found.append(LogSource(name=own, path=path))
-    return sorted([each for each in found if wanted.asks_for(each.role, each.rank)], key=order)
+                sources_there.append(LogSource(name=own, path=path))
+    return sorted([each for each in sources_there if wanted.asks_for(each.role, each.rank)], key=order)
 
 
 def order(source: LogSource) -> tuple[bool, str, int]:
@@ -118,23 +118,23 @@ class LogReader:
 
     def _existing(self) -> list[tuple[str, int]]:
         """The files of this source with their inodes, the oldest first."""
-        found = []
+        files = []
         for path in self._paths():
             try:
-                found.append((path, os.stat(path).st_ino))
+                files.append((path, os.stat(path).st_ino))
             except FileNotFoundError:
                 continue
-        return found
+        return files
 
     def _paths(self) -> list[str]:
         return [f"{self.source.path}{suffix}" for suffix in (*(f".{n}" for n in range(OLD_FILES, 0, -1)), "")]
 
     def _files(self) -> list[tuple[str, int]]:
         """The files that have something new, the oldest first."""
-        found = self._existing()
-        own = [index for index, (path, inode) in enumerate(found) if inode == self._inode and self._is_ours(path)]
+        files = self._existing()
+        own = [index for index, (path, inode) in enumerate(files) if inode == self._inode and self._is_ours(path)]
         # Without ours, more was rotated away than is kept: everything that is left is new.
-        return found[own[-1] if own else 0 :]
+        return files[own[-1] if own else 0 :]
 
     def _is_ours(self, path: str) -> bool:
         """Whether this is the file of our position, and not a later one that got the inode of a deleted one."""

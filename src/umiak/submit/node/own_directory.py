@@ -35,9 +35,9 @@ def check(path: str, trusted: Iterable[str] = (), prefix: str = "") -> None:
     not there yet is nobody's. ``trusted``: directories at and below which all is well. ``prefix``: before the message,
     as in ``place lab: ``.
     """
-    found = ownership.first_untrusted(path, allowed=trusted)
-    if found:
-        raise NotOwn(path, found, prefix)
+    untrusted = ownership.first_untrusted(path, allowed=trusted)
+    if untrusted:
+        raise NotOwn(path, untrusted, prefix)
 
 
 def make(path: str, trusted: Iterable[str] = (), prefix: str = "") -> None:

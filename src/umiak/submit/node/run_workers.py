@@ -53,11 +53,11 @@ def find(run_id: str, below: str = "") -> list[RunWorker]:
         key = role, int(rank)
         if key not in seen or order < seen[key][0]:
             seen[key] = order, pid, environ
-    found = [
+    workers = [
         RunWorker(pid=pid, role=role, rank=rank, environ=environ, directory=_directory(_parent(pid)) or _directory(pid))
         for (role, rank), (_, pid, environ) in sorted(seen.items())
     ]
-    return [each for each in found if _is_below(each.directory, below)]
+    return [each for each in workers if _is_below(each.directory, below)]
 
 
 def _is_below(directory: str, below: str) -> bool:

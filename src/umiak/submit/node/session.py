@@ -94,17 +94,17 @@ class _Session:
         try:
             CommandSession(self._source, self._sink, self._parser, request, worker).run()
         except OSError as error:
-            told = {"kind": "command", "what": error.filename or "", "why": error.strerror, "errno": error.errno}
-            self._say(frames.PROBLEM, told)
+            problem = {"kind": "command", "what": error.filename or "", "why": error.strerror, "errno": error.errno}
+            self._say(frames.PROBLEM, problem)
         return True
 
     def _list(self, request: JsonMapping) -> None:
         from umiak.submit.node.session_files import RunFilesHere
 
-        self._files = found = RunFilesHere(self._base, request)
-        for batch in found.entries():
+        self._files = files_here = RunFilesHere(self._base, request)
+        for batch in files_here.entries():
             self._say(frames.ENTRIES, batch)
-        self._say(frames.END, {"left_out": found.left_out, "counts": found.counts})
+        self._say(frames.END, {"left_out": files_here.left_out, "counts": files_here.counts})
 
     def _read(self, request: JsonMapping) -> None:
         """A file from an offset on, if it still is the one of which the client has the beginning."""
@@ -128,8 +128,8 @@ class _Session:
                 try:
                     block = file.read(min(frames.BLOCK_BYTES, left))
                 except OSError as error:
-                    told = {"kind": "file", "what": path, "why": error.strerror, "errno": error.errno}
-                    self._say(frames.PROBLEM, told)
+                    problem = {"kind": "file", "what": path, "why": error.strerror, "errno": error.errno}
+                    self._say(frames.PROBLEM, problem)
                     return
                 if not block:
                     break
@@ -151,12 +151,12 @@ class _Session:
         """
         from umiak.submit.node import run_workers
 
-        role, rank, found = request.get("role"), request.get("rank"), self._workers(request)
+        role, rank, workers = request.get("role"), request.get("rank"), self._workers(request)
         if rank is not None or role:
             role = role or "trainer"
-            return next((each for each in found if each.role == role and rank in (None, each.rank)), None)
-        found.sort(key=lambda each: each.role != "trainer")
-        return found[0] if found else run_workers.launcher(str(request["run"]), self._below)
+            return next((each for each in workers if each.role == role and rank in (None, each.rank)), None)
+        workers.sort(key=lambda each: each.role != "trainer")
+        return workers[0] if workers else run_workers.launcher(str(request["run"]), self._below)
 
 
 if __name__ == "__main__":

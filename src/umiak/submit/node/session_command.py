@@ -171,14 +171,14 @@ class CommandSession:
     def _hear(self) -> None:
         try:
             data = os.read(self._source, frames.BLOCK_BYTES)
-            told = self._parser.feed(data)
+            frames_of_data = self._parser.feed(data)
         except (OSError, ValueError):
-            data, told = b"", []
+            data, frames_of_data = b"", []
         if not data:
             self._lose_client()
             return
         self._heard_at = time.monotonic()
-        for kind, payload in told:
+        for kind, payload in frames_of_data:
             self._obey(kind, payload)
 
     def _obey(self, kind: bytes, payload: bytes) -> None:
@@ -261,9 +261,9 @@ def send(sink: int, data: bytes) -> None:
 
 def _shell(environ: Mapping[str, str]) -> str:
     own = environ.get("SHELL", "")
-    found = [each for each in (own, *SHELLS) if os.path.isabs(each) and os.access(each, os.X_OK)]
+    shells = [each for each in (own, *SHELLS) if os.path.isabs(each) and os.access(each, os.X_OK)]
     # Accounts that nobody logs in to have one that refuses.
-    return next((each for each in found if os.path.basename(each) not in ("nologin", "false")), SHELLS[-1])
+    return next((each for each in shells if os.path.basename(each) not in ("nologin", "false")), SHELLS[-1])
 
 
 def _size(request: JsonMapping) -> tuple[int, int]:

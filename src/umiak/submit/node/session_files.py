@@ -86,8 +86,8 @@ class RunFilesHere:
 
     def _walk(self, shown: str, path: str) -> Iterator[FileEntry]:
         try:
-            with os.scandir(path) as found:
-                rows = sorted(found, key=lambda each: each.name)
+            with os.scandir(path) as entries:
+                rows = sorted(entries, key=lambda each: each.name)
         except OSError:
             self._leave_out("unreadable", shown)
             return
@@ -124,16 +124,16 @@ class RunFilesHere:
     def _declared_inputs(self, plans: str) -> frozenset[str]:
         """The paths of the job's `inputs` in its working directory, from the plans of its nodes."""
         directory = os.path.join(self._base, plans)
-        found: set[str] = set()
+        inputs: set[str] = set()
         for name in _names(directory) if directory else ():
             if name.endswith(".json"):
                 try:
                     with open(f"{directory}/{name}", "rb") as file:
                         plan = light_json.loads(file.read(LONGEST_PLAN))
-                    found |= {os.path.normpath(each["path"]) for each in plan["inputs"]}
+                    inputs |= {os.path.normpath(each["path"]) for each in plan["inputs"]}
                 except (OSError, ValueError, KeyError, TypeError):
                     continue  # another file
-        return frozenset(found)
+        return frozenset(inputs)
 
 
 def _names(directory: str) -> list[str]:

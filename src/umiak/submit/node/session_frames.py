@@ -69,7 +69,7 @@ class FrameParser:
     def feed(self, data: bytes) -> list[tuple[bytes, bytes]]:
         """The frames that are complete now. ValueError if the other side does not speak in frames."""
         self._waiting += data
-        found = []
+        frames = []
         begin = 0
         while len(self._waiting) - begin >= _HEAD:
             size = int.from_bytes(self._waiting[begin + 1 : begin + _HEAD], "big")
@@ -78,10 +78,10 @@ class FrameParser:
             end = begin + _HEAD + size
             if len(self._waiting) < end:
                 break
-            found.append((bytes(self._waiting[begin : begin + 1]), bytes(self._waiting[begin + _HEAD : end])))
+            frames.append((bytes(self._waiting[begin : begin + 1]), bytes(self._waiting[begin + _HEAD : end])))
             begin = end
         del self._waiting[:begin]
-        return found
+        return frames
 
 
 def is_wanted(path: str, patterns: tuple[str, ...]) -> bool:

@@ -114,8 +114,8 @@ def _why_failed(end: RunEnd, reports: Mapping[str, NodeReport]) -> str:
         return ""
     first = next((name for name, code in end.exit_codes.items() if code), "")
     report = reports.get(first)
-    told = report.reason if report and report.exit_code == end.exit_code else ""
-    return f"exit code {end.exit_code}" + (f": {told}" if told else "")
+    reason = report.reason if report and report.exit_code == end.exit_code else ""
+    return f"exit code {end.exit_code}" + (f": {reason}" if reason else "")
 
 
 def _node(launcher: PlannedLauncher, word: str, facts: RunFacts) -> NodeStatus:

@@ -92,12 +92,12 @@ class HeldRun:
             os.write(self._word, _GO)
         except BrokenPipeError:
             pass  # it was killed, and says nothing
-        said = _line(self._answer)
+        line = _line(self._answer)
         os.close(self._word)
         os.close(self._answer)
-        if not said:
+        if not line:
             raise OSError(0, "its supervisor was killed before it began")
-        return said
+        return line
 
     def drop(self) -> None:
         """Nothing begins."""
@@ -124,10 +124,10 @@ def hold(files: RunFiles, secrets: Mapping[str, str]) -> HeldRun:
     os.close(go_read)
     os.close(answer_write)
     held = HeldRun(pid, go_write, answer_read)
-    said = _line(answer_read)
-    if said != _READY:
+    line = _line(answer_read)
+    if line != _READY:
         held.drop()
-        raise OSError(*(light_json.loads(said) if said else (0, "its supervisor failed", files.path)))
+        raise OSError(*(light_json.loads(line) if line else (0, "its supervisor failed", files.path)))
     return held
 
 
@@ -167,13 +167,13 @@ def _say(answer: int, word: str) -> None:
 
 def _line(source: int) -> str:
     """Of a pipe: what was said, or nothing from a process that has ended."""
-    said = b""
-    while not said.endswith(b"\n"):
+    data = b""
+    while not data.endswith(b"\n"):
         block = os.read(source, 4096)
         if not block:
             return ""
-        said += block
-    return said[:-1].decode()
+        data += block
+    return data[:-1].decode()
 
 
 class _EndWritten:

@@ -35,21 +35,21 @@ def seat(start: CloudStart, environ: Mapping[str, str]) -> tuple[RolePlan, dict[
 
     if len(start.roles) == 1:
         return start.roles[0], {}
-    found = platforms.detect(environ)
-    if found is None or (found.role is None and found.rank is None):
+    placement = platforms.detect(environ)
+    if placement is None or (placement.role is None and placement.rank is None):
         hint = "was the container started by the cloud's training job, and not by hand?"
         what = "the cloud does not say which node of the job this is"
         raise UmiakError.refused("UM-SUBMIT-275", what, hint=hint)
-    if found.role is not None:
-        return next(each for each in start.roles if each.role is found.role), {}
-    left = found.rank or 0
+    if placement.role is not None:
+        return next(each for each in start.roles if each.role is placement.role), {}
+    left = placement.rank or 0
     for each in sorted(start.roles, key=lambda each: ROLES.index(each.role)):
         if left < each.nodes:
             # Cards of a node are no number of workers here: one server or trainer to a node.
-            mine = replace(found, role=each.role, workers=None, trainer_endpoints=())
+            mine = replace(placement, role=each.role, workers=None, trainer_endpoints=())
             return each, native.environment_of(mine)
         left -= each.nodes
-    what = f"the cloud has started more nodes than the job has: this is number {found.rank}"
+    what = f"the cloud has started more nodes than the job has: this is number {placement.rank}"
     raise UmiakError.refused("UM-SUBMIT-275", what, hint="submit the job again")
 
 

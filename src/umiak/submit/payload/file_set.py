@@ -62,13 +62,13 @@ def collect(
     _check_amount(real_root, paths, most_bytes, most_files)
     secrets: dict[str, str] = {}
     looked = [_look_at(real_root, path, secrets) for path in paths]
-    found = tuple(each for each in looked if isinstance(each, SentFile))
+    files_to_send = tuple(each for each in looked if isinstance(each, SentFile))
     problems = [each for each in looked if isinstance(each, Problem)]
     secrets = {path: why for path, why in secrets.items() if not secret_files.is_named_by(files.include, path)}
     if secrets and not files.allow_secret_files:
         problems.append(secret_files.problem(secrets))
     UmiakError.raise_any(problems)
-    return FoundFiles(root=real_root, manifest=FileManifest(files=found))
+    return FoundFiles(root=real_root, manifest=FileManifest(files=files_to_send))
 
 
 def pack(found: FoundFiles, target: str) -> None:
@@ -97,8 +97,8 @@ def _paths(files: FileSet, root: str) -> set[str]:
     if files.include:
         included = ignore_rules.globs(files.include)
         return {path for path in _walk(root, excluded, None) if _is_named(included, path)}
-    found = set(_walk(root, excluded, _outer_rules(root)))
-    return found | {path for path in _tracked_though_ignored(root) if not _is_named(excluded, path)}
+    paths = set(_walk(root, excluded, _outer_rules(root)))
+    return paths | {path for path in _tracked_though_ignored(root) if not _is_named(excluded, path)}
 
 
 def _walk(root: str, excluded: list[IgnoreRule], rules: list[IgnoreRule] | None, below: str = "") -> Iterator[str]:

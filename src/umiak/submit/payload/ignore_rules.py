@@ -46,8 +46,8 @@ def parse(text: str, base: str, prefix: str = "") -> list[IgnoreRule]:
     A file of a directory above the root has the way from there to the root as its ``prefix``, which ends with a slash.
     """
     base, prefix = _as_bytes(base), _as_bytes(prefix)
-    found = (_rule(_as_bytes(line), base, prefix) for line in text.removeprefix("\ufeff").split("\n"))
-    return [rule for rule in found if rule]
+    rules = (_rule(_as_bytes(line), base, prefix) for line in text.removeprefix("\ufeff").split("\n"))
+    return [rule for rule in rules if rule]
 
 
 def is_ignored(rules: Sequence[IgnoreRule], path: str, *, is_directory: bool) -> bool:

@@ -80,8 +80,8 @@ def build() -> bytes:
     injected = _text_of(os.path.join(_package_root(), INJECTED))
     alone = {"__main__.py": start, INJECTED: launcher_modules.stripped(injected)}
     codes, files = _compiled([(name, source.path, text[name]) for name, source in sources.items()], alone)
-    made = io.BytesIO()
-    with zipfile.ZipFile(made, "w", zipfile.ZIP_STORED) as archive:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
         for path, code in files.items():
             _add(archive, f"{path}c", code)
             _add(archive, path, alone[path].encode())
@@ -91,7 +91,7 @@ def build() -> bytes:
         # What importlib.metadata asks for the version.
         about = f"Metadata-Version: 2.1\nName: umiak\nVersion: {version()}\n"
         _add(archive, f"umiak-{version()}.dist-info/METADATA", about.encode())
-    return made.getvalue()
+    return buffer.getvalue()
 
 
 def modules() -> dict[str, ModuleSource]:
@@ -174,10 +174,10 @@ def _directory() -> str:
         raise _no_cache(directory, str(error.strerror)) from error
     if seen.st_uid != os.geteuid():
         raise _no_cache(directory, f"it belongs to another user (uid {seen.st_uid})")
-    if found := trusted_files.problem(
+    if problem := trusted_files.problem(
         directory, os.environ
     ):  # as for configs: the caller of sudo, and what the person allows
-        raise _no_cache(directory, str(found.why))
+        raise _no_cache(directory, str(problem.why))
     return directory
 
 

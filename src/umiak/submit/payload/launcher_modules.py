@@ -64,24 +64,24 @@ def closure(
 
     ``at_once``: only those that are imported when the roots are, and not in their functions.
     """
-    found: dict[str, ModuleSource] = {}
+    sources: dict[str, ModuleSource] = {}
     waiting = list(roots)
     while waiting:
         name = waiting.pop()
-        source = None if name in found else _source(name, read)
+        source = None if name in sources else _source(name, read)
         if source:
-            found[name] = source
+            sources[name] = source
             waiting += [name.rpartition(".")[0], *imports(source.text, at_once=at_once)]
-    missing = [name for name in roots if name not in found]
+    missing = [name for name in roots if name not in sources]
     if missing:
         raise ValueError(f"no such module: {', '.join(missing)}")
-    return dict(sorted(found.items()))
+    return dict(sorted(sources.items()))
 
 
 def imports(text: str, *, at_once: bool = False) -> set[str]:
     """Every name of umiak that a module may import: modules, and names in them, which are no modules."""
-    found = _imported(ast.parse(text).body, at_once=at_once)
-    return {name for name in found if name.partition(".")[0] == "umiak"}
+    names = _imported(ast.parse(text).body, at_once=at_once)
+    return {name for name in names if name.partition(".")[0] == "umiak"}
 
 
 def stripped(text: str) -> str:

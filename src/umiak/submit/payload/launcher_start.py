@@ -198,14 +198,14 @@ def _unpacked(sources: _Sources) -> str:
         if os.path.isdir(target):
             return target
         with tempfile.TemporaryDirectory(dir=base, prefix=".") as temporary:
-            made = os.path.join(temporary, "made")
+            unpacked = os.path.join(temporary, "made")
             for path, text in rows.values():
-                file = os.path.join(made, path)
+                file = os.path.join(unpacked, path)
                 os.makedirs(os.path.dirname(file), exist_ok=True)
                 with open(file, "w", encoding="utf-8", newline="") as opened:
                     opened.write(text)
             try:
-                os.rename(made, target)
+                os.rename(unpacked, target)
             except OSError:  # another process was faster
                 pass
         return target if os.path.isdir(target) else ""

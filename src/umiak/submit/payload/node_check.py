@@ -43,9 +43,14 @@ def problem_of(run: str, others: tuple[str, ...], digest: str, trusted: list[str
     """What is wrong, why, what to do about it, and the code of the error; None: nothing."""
     launcher = f"{run}/{LAUNCHER}"
     for path in (launcher, *others):
-        found = first_untrusted(path, allowed=trusted)
-        if found:
-            return f"others can change what would run here: {path}", str(found), hint_for(found.path), "UM-SUBMIT-350"
+        untrusted = first_untrusted(path, allowed=trusted)
+        if untrusted:
+            return (
+                f"others can change what would run here: {path}",
+                str(untrusted),
+                hint_for(untrusted.path),
+                "UM-SUBMIT-350",
+            )
     try:
         with open(launcher, "rb") as file:
             actual = hashlib.sha256(file.read()).hexdigest()

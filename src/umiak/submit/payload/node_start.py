@@ -159,8 +159,8 @@ def _bring_home(plan: NodePlan, directory: str, environ: Mapping[str, str]) -> i
     from umiak import platforms
     from umiak.submit.payload import transfer
 
-    found = platforms.detect(environ)
-    rank = found.rank if found else 0
+    placement = platforms.detect(environ)
+    rank = placement.rank if placement else 0
     status: int = Exit.DONE
     for each in plan.outputs:
         path, url = os.path.join(directory, each.path), node_plan.output_url(each, rank)

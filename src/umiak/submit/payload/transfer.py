@@ -56,20 +56,20 @@ def bring_in(url: str, path: str, environ: Mapping[str, str]) -> None:
     if os.path.lexists(path):
         return
     remote, name = _remote(url, environ)
-    found = _below(remote, name)
-    if not found:
+    files = _below(remote, name)
+    if not files:
         hint = "look at the URL, and at the endpoint and region in the environment"
         raise UmiakError.refused("UM-SUBMIT-063", f"there is nothing: {without_password(url)}", hint=hint)
     folder = os.path.dirname(os.path.abspath(path))
     try:
         os.makedirs(folder, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder, prefix=".umiak-in-", ignore_cleanup_errors=True) as temporary:
-            made = os.path.join(temporary, "made")
-            for each, relative in found.items():
-                target = os.path.join(made, relative) if relative else made
+            partial = os.path.join(temporary, "made")
+            for each, relative in files.items():
+                target = os.path.join(partial, relative) if relative else partial
                 os.makedirs(os.path.dirname(target), exist_ok=True)
                 remote.get(each, target)
-            os.rename(made, path)
+            os.rename(partial, path)
     except OSError as error:
         raise _local(path, error) from error
 
@@ -90,7 +90,7 @@ def bring_out(path: str, url: str, environ: Mapping[str, str]) -> None:
 
 def _below(remote: Remote, name: str) -> dict[str, str]:
     """Every file that a name means, with its path below it: empty if the name is that very file."""
-    found = {}
+    files = {}
     for each, _ in remote.list(name):
         if each == name:
             return {each: ""}
@@ -103,8 +103,8 @@ def _below(remote: Remote, name: str) -> dict[str, str]:
                 and not relative.endswith("/")
                 and all(part not in ("", ".", "..") for part in relative.split("/"))
             ):
-                found[each] = relative
-    return found
+                files[each] = relative
+    return files
 
 
 def _remote(url: str, environ: Mapping[str, str]) -> tuple[Remote, str]:

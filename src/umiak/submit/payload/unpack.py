@@ -78,17 +78,17 @@ def unpack(digest: str, store: str, archive: str = "") -> str:
     try:
         os.makedirs(store, mode=0o700, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=store, prefix=".unpacking-", ignore_cleanup_errors=True) as temporary:
-            made = os.path.join(temporary, "files")
-            os.mkdir(made, 0o755)
+            partial = os.path.join(temporary, "files")
+            os.mkdir(partial, 0o755)
             if archive == "-":
-                manifest = _extract(sys.stdin.buffer, made)
+                manifest = _extract(sys.stdin.buffer, partial)
             else:
                 with open(archive, "rb") as file:
-                    manifest = _extract(file, made)
+                    manifest = _extract(file, partial)
             if manifest.digest != digest:
                 raise _refused("the archive is not what was sent: its content hash is another one")
             try:
-                os.rename(made, target)
+                os.rename(partial, target)
             except OSError:
                 if not os.path.isdir(target):
                     raise  # else another process was faster, with the same files
@@ -113,26 +113,26 @@ def copy(directory: str, into: str) -> None:
 
 def _extract(source: BinaryIO, made: str) -> FileManifest:
     """Write every entry, links last: so that nothing is ever written through one."""
-    found: dict[str, SentFile] = {}
+    files: dict[str, SentFile] = {}
     left = MOST_BYTES
     try:
         with tarfile.open(fileobj=source, mode="r|gz") as archive:
             for member in archive:
-                _check(member, found)
+                _check(member, files)
                 left -= member.size
                 if left < 0:
                     raise _refused("the archive is too large")
-                found[member.name] = (
+                files[member.name] = (
                     link(member.name, member.linkname) if member.issym() else _file(archive, member, made)
                 )
     except (tarfile.TarError, EOFError, zlib.error) as error:
         raise _refused("the archive is damaged or was cut off", str(error)) from error
-    for each in found.values():
+    for each in files.values():
         if each.kind is FileKind.LINK:
             full = os.path.join(made, each.path)
             os.makedirs(os.path.dirname(full), exist_ok=True)
             os.symlink(each.target, full)
-    return FileManifest(files=tuple(found.values()))
+    return FileManifest(files=tuple(files.values()))
 
 
 def _check(member: tarfile.TarInfo, found: dict[str, SentFile]) -> None:

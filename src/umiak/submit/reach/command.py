@@ -81,9 +81,9 @@ class NodeCommand:
         """
         shown = terminal_size(self._source) if self._has_terminal and self._source is not None else {}
         self._session.ask({**request, "do": "exec", "tty": self._has_terminal, **shown})
-        kind, told = self._session.answer(frames.STARTED, frames.PROBLEM)
+        kind, reply = self._session.answer(frames.STARTED, frames.PROBLEM)
         if kind == frames.PROBLEM:
-            raise self._refused(told)
+            raise self._refused(reply)
         beat = Heartbeat(self._session)
         receiver = threading.Thread(target=self._receive, daemon=True)
         try:
@@ -134,8 +134,8 @@ class NodeCommand:
                 self._unread -= int(payload)
                 self._wake()
             elif kind == frames.EXIT:
-                told = json.loads(payload)
-                return CommandEnd(code=int(told["code"]) & 0xFF, left=int(told.get("left") or 0))
+                data = json.loads(payload)
+                return CommandEnd(code=int(data["code"]) & 0xFF, left=int(data.get("left") or 0))
             elif kind == frames.PROBLEM:
                 raise self._session.gone(one_line(str(json.loads(payload)), 200))
 

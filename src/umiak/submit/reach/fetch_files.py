@@ -80,8 +80,8 @@ class FetchTarget:
         there = self.path
         while not os.path.isdir(there) and there != os.path.dirname(there):
             there = os.path.dirname(there)
-        found = os.statvfs(there)
-        free = found.f_bavail * found.f_frsize
+        room = os.statvfs(there)
+        free = room.f_bavail * room.f_frsize
         if needed + SPARE_BYTES > free:
             raise self.unwritable(f"{needed} bytes are wanted, and {free} are free", there)
 
@@ -148,13 +148,13 @@ class FetchTarget:
                 os.unlink(os.path.join(directory, each))
 
     def _read_notes(self) -> dict[str, FetchedBefore]:
-        found: dict[str, FetchedBefore] = {}
+        notes: dict[str, FetchedBefore] = {}
         try:
             with open(os.path.join(self.path, NOTES), encoding="utf-8", errors="replace") as file:
                 for line in file:
                     try:
                         row = json.loads(line)
-                        found[str(row["path"])] = FetchedBefore(
+                        notes[str(row["path"])] = FetchedBefore(
                             size_bytes=int(row["size"]),
                             there_ns=int(row["there_ns"]),
                             here_ns=int(row["here_ns"]),
@@ -164,7 +164,7 @@ class FetchTarget:
                         continue  # the last line of a fetch that was killed
         except OSError:
             pass
-        return found
+        return notes
 
 
 class PartFile:

@@ -156,10 +156,10 @@ class Fetch:
         """Those of the node that was asked for. What all nodes share is its own as well, save the parts of others."""
         if not self._node:
             return roots
-        found = [each for each in roots if fetch_plan.is_of_node(each, self._node)]
-        if not found:
+        of_node = [each for each in roots if fetch_plan.is_of_node(each, self._node)]
+        if not of_node:
             raise no_such_node(self._node, [name for each in roots for name in fetch_plan.names_of(each)])
-        return found
+        return of_node
 
     def _listed(self, roots: RunFileRoots) -> NodeListing | UmiakError:
         try:
@@ -185,13 +185,13 @@ class Fetch:
         """Copy what is not here. ``tell``: bytes and files so far, called by several threads.
         UmiakError if files here would be lost.
         """
-        found = self._found or self.look()
-        conflicts = [each for each in found.files if each.verdict is FetchVerdict.CONFLICT]
+        listing = self._found or self.look()
+        conflicts = [each for each in listing.files if each.verdict is FetchVerdict.CONFLICT]
         if conflicts and not self._overwrites:
             raise UmiakError(*_conflicts(conflicts, self.target.path))
         if others := [each for each in conflicts if (here := self.target.seen(each.path)) and here.is_other]:
             raise UmiakError(*_conflicts(others, self.target.path, is_file=False))
-        wanted = found.wanted
+        wanted = listing.wanted
         self.target.check_room(sum(each.file.size_bytes - each.waiting_bytes for each in wanted))
         by_node: dict[str, list[FoundFile]] = {}
         for each in wanted:
@@ -203,8 +203,8 @@ class Fetch:
             except BaseException:
                 self._is_over = True  # the threads stop at their next file or piece
                 raise
-        done = [each for each in found.files if each.verdict is FetchVerdict.UNCHANGED]
-        problems = list(found.problems)
+        done = [each for each in listing.files if each.verdict is FetchVerdict.UNCHANGED]
+        problems = list(listing.problems)
         for several, wrong in results:
             done += several
             problems += wrong
@@ -267,7 +267,7 @@ class Fetch:
 def _conflicts(files: Sequence[FoundFile], directory: str, *, is_file: bool = True) -> list[Problem]:
     hint = "--overwrite replaces them, --to DIR puts all elsewhere" if is_file else "move it away, or use --to DIR"
     why = "it was changed here, or was not fetched from this run" if is_file else "it is a directory or behind a link"
-    found = [
+    problems = [
         Problem(
             code="UM-SUBMIT-396",
             what=f"another file is here: {one_line(each.path, 200)} (in {directory})",
@@ -276,9 +276,11 @@ def _conflicts(files: Sequence[FoundFile], directory: str, *, is_file: bool = Tr
         )
         for each in files[:10]
     ]
-    if len(files) > len(found):
-        found.append(Problem(code="UM-SUBMIT-396", what=f"{len(files) - len(found)} more files are here and differ"))
-    return found
+    if len(files) > len(problems):
+        problems.append(
+            Problem(code="UM-SUBMIT-396", what=f"{len(files) - len(problems)} more files are here and differ")
+        )
+    return problems
 
 
 def _unread(found: FoundFile, why: str) -> Problem:

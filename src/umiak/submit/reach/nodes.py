@@ -50,8 +50,8 @@ OTHERS = (
 def reachable(backend: Backend, handle: Handle) -> NodeAccess:
     """The backend, if it can start a program on its nodes."""
     if all(hasattr(backend, name) for name in ("nodes", "files", "open")):
-        found: NodeAccess = backend  # type: ignore[assignment]
-        return found
+        access: NodeAccess = backend  # type: ignore[assignment]
+        return access
     why, hint = INSTEAD.get(handle.backend, OTHERS)
     raise UmiakError.refused(
         "UM-SUBMIT-390",
@@ -63,8 +63,8 @@ def reachable(backend: Backend, handle: Handle) -> NodeAccess:
 
 def terminals_of(backend: Backend) -> WebTerminals | None:
     """The backend, if its place gives links to terminals."""
-    found: WebTerminals | None = backend if hasattr(backend, "terminal") else None  # type: ignore[assignment]
-    return found
+    terminals: WebTerminals | None = backend if hasattr(backend, "terminal") else None  # type: ignore[assignment]
+    return terminals
 
 
 def chosen_status(found: Sequence[NodeStatus], node: str, role: str, rank: int | None) -> NodeStatus:

@@ -103,9 +103,9 @@ class NodeSession:
     def workers(self, run_id: str) -> list[tuple[str, int]]:
         """The role and rank of every worker of the run there."""
         self.ask({"do": "look", "run": run_id})
-        _, told = self.answer(frames.ANSWER)
+        _, data = self.answer(frames.ANSWER)
         with self._understood():
-            return [(str(role), int(rank)) for role, rank in told["workers"]]
+            return [(str(role), int(rank)) for role, rank in data["workers"]]
 
     def listing(self, roots: RunFileRoots, paths: Sequence[str]) -> NodeListing:
         """The files there."""
@@ -116,18 +116,18 @@ class NodeSession:
             wanted.append({"prefix": "work", "path": roots.in_place, "in_place": True})
         plans = f"{roots.base}/{roots.plans}" if roots.base else roots.plans
         self.ask({"do": "list", "roots": wanted, "paths": list(paths), "plans": plans})
-        found: list[NodeFile] = []
+        files: list[NodeFile] = []
         while True:
-            kind, told = self.answer(frames.ENTRIES, frames.END)
+            kind, data = self.answer(frames.ENTRIES, frames.END)
             with self._understood():
                 if kind == frames.END:
                     return NodeListing(
-                        files=tuple(found),
-                        left_out={why: tuple(map(str, names)) for why, names in told["left_out"].items()},
-                        counts={why: int(count) for why, count in told["counts"].items()},
+                        files=tuple(files),
+                        left_out={why: tuple(map(str, names)) for why, names in data["left_out"].items()},
+                        counts={why: int(count) for why, count in data["counts"].items()},
                     )
-                found += [_file(row) for row in told]
-            if len(found) > MOST_FILES:
+                files += [_file(row) for row in data]
+            if len(files) > MOST_FILES:
                 raise self.gone(f"it lists more than {MOST_FILES} files")
 
     def open(self, file: NodeFile, offset: int) -> OpenedFile | str:
@@ -135,14 +135,16 @@ class NodeSession:
         self.ask(
             {"do": "read", "path": file.path, "offset": offset, "size": file.size_bytes, "mtime_ns": file.mtime_ns}
         )
-        kind, told = self.answer(frames.OPENED, frames.PROBLEM)
+        kind, data = self.answer(frames.OPENED, frames.PROBLEM)
         with self._understood():
             if kind == frames.PROBLEM:
-                return one_line(str(told.get("why") or "it can't be read"), 200)
-            found = OpenedFile(size_bytes=int(told["size"]), mtime_ns=int(told["mtime_ns"]), offset=int(told["offset"]))
-        if not 0 <= found.offset <= min(offset, found.size_bytes):
+                return one_line(str(data.get("why") or "it can't be read"), 200)
+            opened = OpenedFile(
+                size_bytes=int(data["size"]), mtime_ns=int(data["mtime_ns"]), offset=int(data["offset"])
+            )
+        if not 0 <= opened.offset <= min(offset, opened.size_bytes):
             raise self.gone("it gives another part of a file than it was asked for")
-        return found
+        return opened
 
     def pieces(self, opened: OpenedFile) -> Iterator[bytes]:
         """The file; `ChangedFile` at its end if it was changed while it was read."""
@@ -158,9 +160,9 @@ class NodeSession:
             if kind not in (frames.PROBLEM, frames.END):
                 raise self.gone(f"expected a file, got {kind!r}")
             with self._understood():
-                told = json.loads(payload)
-                why = told.get("why") or "it can't be read" if kind == frames.PROBLEM else ""
-                is_torn = bool(told.get("is_torn"))
+                data = json.loads(payload)
+                why = data.get("why") or "it can't be read" if kind == frames.PROBLEM else ""
+                is_torn = bool(data.get("is_torn"))
             if why or left or is_torn:
                 raise ChangedFile(one_line(str(why), 200) or "it was changed while it was read")
             return
@@ -177,11 +179,11 @@ class NodeSession:
 
     def gone(self, why: str) -> NodeGone:
         """The node has gone, or is not what it should be."""
-        said = "" if self._is_closed else self._channel.last_words()
+        last_words = "" if self._is_closed else self._channel.last_words()
         return NodeGone.refused(
             "UM-SUBMIT-392",
             f"{self.name}: the connection was lost",
-            why="; ".join(filter(None, (one_line(why, 200), said))) or "the program there has ended",
+            why="; ".join(filter(None, (one_line(why, 200), last_words))) or "the program there has ended",
             hint="`umiak status` says how the run is; repeat the command: `umiak fetch` goes on where it was",
         )
 
@@ -191,12 +193,12 @@ class NodeSession:
         while frames.HELLO not in seen:
             data = self._channel.read()
             if not data or len(seen) > MOST_NOISE:
-                said = self._channel.last_words()
+                last_words = self._channel.last_words()
                 noise = one_line(seen.decode(errors="replace").strip().rpartition("\n")[2], 200)
                 problem = Problem(
                     code="UM-SUBMIT-403",
                     what=f"{self.name}: the program for commands and files did not start there",
-                    why="; ".join(filter(None, (said, noise))) or "it ended without a word",
+                    why="; ".join(filter(None, (last_words, noise))) or "it ended without a word",
                     hint="a run that an older umiak has submitted may have no such program: submit it again with this one",
                 )
                 self._channel.close()

@@ -24,23 +24,23 @@ def xxh64(data: bytes, seed: int) -> int:
                 word = int.from_bytes(data[place : place + 8], "little")
                 lanes[number] = _round(lanes[number], word)
                 place += 8
-        found = sum(_rotated(lane, bits) for lane, bits in zip(lanes, (1, 7, 12, 18), strict=True)) & MASK
+        digest = sum(_rotated(lane, bits) for lane, bits in zip(lanes, (1, 7, 12, 18), strict=True)) & MASK
         for lane in lanes:
-            found = ((found ^ _round(0, lane)) * P1 + P4) & MASK
+            digest = ((digest ^ _round(0, lane)) * P1 + P4) & MASK
     else:
-        found = (seed + P5) & MASK
-    found = (found + size) & MASK
+        digest = (seed + P5) & MASK
+    digest = (digest + size) & MASK
     while place + 8 <= size:
-        found ^= _round(0, int.from_bytes(data[place : place + 8], "little"))
-        found = (_rotated(found, 27) * P1 + P4) & MASK
+        digest ^= _round(0, int.from_bytes(data[place : place + 8], "little"))
+        digest = (_rotated(digest, 27) * P1 + P4) & MASK
         place += 8
     if place + 4 <= size:
-        found ^= int.from_bytes(data[place : place + 4], "little") * P1 & MASK
-        found = (_rotated(found, 23) * P2 + P3) & MASK
+        digest ^= int.from_bytes(data[place : place + 4], "little") * P1 & MASK
+        digest = (_rotated(digest, 23) * P2 + P3) & MASK
         place += 4
     for byte in data[place:]:
-        found ^= byte * P5 & MASK
-        found = _rotated(found, 11) * P1 & MASK
+        digest ^= byte * P5 & MASK
+        digest = _rotated(digest, 11) * P1 & MASK
     for shift, prime in ((33, P2), (29, P3)):
-        found = (found ^ (found >> shift)) * prime & MASK
-    return found ^ (found >> 32)
+        digest = (digest ^ (digest >> shift)) * prime & MASK
+    return digest ^ (digest >> 32)

@@ -46,9 +46,9 @@ def nce(input: Tensor, label: Tensor, weight: Tensor, bias: Tensor, sample_weigh
     logits = paddle.sum(vectors * input.unsqueeze(1), -1)
     if bias is not None:
         logits = logits + paddle.gather(bias.reshape([-1]), flat).reshape(classes.shape)
-    found, by = functional.sigmoid(logits), paddle.to_tensor(expected).astype(input.dtype)
+    output, by = functional.sigmoid(logits), paddle.to_tensor(expected).astype(input.dtype)
     right = paddle.to_tensor(np.arange(classes.shape[1]) < true).reshape([1, -1])
-    costs = -paddle.log(paddle.where(right, found, by) / (found + by))
+    costs = -paddle.log(paddle.where(right, output, by) / (output + by))
     total = paddle.sum(costs, 1, keepdim=True)
     if sample_weight is not None:
         total = total * sample_weight.reshape([-1, 1])
@@ -165,10 +165,10 @@ class _Shows(paddle.autograd.PyLayer):  # type: ignore[misc]
 def data_norm(input: Tensor, size: Tensor, total: Tensor, squares: Tensor, scale: Tensor, bias: Tensor, slot_dim: int) -> Tensor:  # fmt: skip
     """Normalized by what was counted of the data so far; slots that were never shown are zeros."""
     mean, spread = (total / size).detach(), paddle.sqrt(size / squares).detach()
-    found = (input - mean) * spread
+    output = (input - mean) * spread
     if scale is not None:
-        found = found * scale + bias
-    return found * _shown(input, slot_dim) if slot_dim > 0 else found
+        output = output * scale + bias
+    return output * _shown(input, slot_dim) if slot_dim > 0 else output
 
 
 def _shown(input: Tensor, slot_dim: int) -> Tensor:
@@ -215,5 +215,5 @@ def spectral_norm(weight: Tensor, u: Tensor, v: Tensor, dim: int, power_iters: i
 @kernel()
 def bilinear_tensor_product(x: Tensor, y: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """x W y with a matrix for each output."""
-    found = paddle.einsum("bi,kij,bj->bk", x, weight, y)
-    return found if bias is None else found + bias
+    output = paddle.einsum("bi,kij,bj->bk", x, weight, y)
+    return output if bias is None else output + bias

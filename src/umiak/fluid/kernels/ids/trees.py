@@ -81,7 +81,7 @@ def tdm_sampler(x: Tensor, travel: Tensor, layer: Tensor, counts: list[int], siz
         raise ValueError(f"items are between 0 and {len(ways) - 1}, got {items.min()} to {items.max()}")
     bounds = np.cumsum([0, *sizes])
     chance = np.random.default_rng(seed or int(paddle.randint(0, 2**31 - 1, [1]).item()))
-    found: list[list[list[int]]] = [[], [], []]
+    outputs: list[list[list[int]]] = [[], [], []]
     for item in items:
         row: list[list[int]] = [[], [], []]
         for number, (positive, count) in enumerate(zip(ways[item], counts, strict=True)):
@@ -95,10 +95,10 @@ def tdm_sampler(x: Tensor, travel: Tensor, layer: Tensor, counts: list[int], siz
             row[0] += [int(positive)] * output_positive + others
             row[1] += [1] * output_positive + [0] * count
             row[2] += [1] * width
-        for rows, values in zip(found, row, strict=True):
+        for rows, values in zip(outputs, row, strict=True):
             rows.append(values)
     width = sum(each + output_positive for each in counts)
-    return tuple(paddle.to_tensor(np.asarray(side, dtype).reshape(len(items), width)) for side in found)
+    return tuple(paddle.to_tensor(np.asarray(side, dtype).reshape(len(items), width)) for side in outputs)
 
 
 @kernel()

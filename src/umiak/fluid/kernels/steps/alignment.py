@@ -33,10 +33,10 @@ def warpctc(frame: Frame, input: Tensor, label: Tensor, blank: int, norm_by_time
     else:
         logits = input
     sizes = [each.reshape([-1]).astype("int64") for each in (input_length, label_length)]
-    found = functional.ctc_loss(
+    output = functional.ctc_loss(
         logits, label.astype("int32"), *sizes, blank, reduction="none", norm_by_times=norm_by_times
     )
-    return found.reshape([-1, 1])
+    return output.reshape([-1, 1])
 
 
 def merged(ids: Any, blank: int) -> list[int]:
@@ -52,9 +52,9 @@ def _greedy_shapes(input: Tensor, **_settings: Any) -> Results:
 def ctc_greedy_decoder(frame: Frame, input: Tensor, blank: int) -> Tensor:
     """The most probable class of each step, merged; if all sequences are empty a single -1."""
     ids, offsets = input.numpy().argmax(-1).reshape(-1), frame.offsets_of("input")
-    found = [merged(ids[begin:end], blank) for begin, end in pairwise(offsets)]
-    frame.set_offsets(np.cumsum([0, *map(len, found)]).tolist())
-    flat = [each for part in found for each in part] or [-1]
+    output = [merged(ids[begin:end], blank) for begin, end in pairwise(offsets)]
+    frame.set_offsets(np.cumsum([0, *map(len, output)]).tolist())
+    flat = [each for part in output for each in part] or [-1]
     return paddle.to_tensor(np.asarray(flat, np.int64).reshape(-1, 1))
 
 
@@ -64,9 +64,9 @@ def ctc_greedy_decoder_padded(input: Tensor, blank: int, input_length: Tensor, p
     ids = input.numpy().argmax(-1)
     result, lengths = np.full(ids.shape, padding_value, np.int64), []
     for row, (own, size) in enumerate(zip(ids, input_length.numpy().reshape(-1), strict=True)):
-        found = merged(own[:size], blank)
-        result[row, : len(found)] = found
-        lengths.append([len(found)])
+        output = merged(own[:size], blank)
+        result[row, : len(output)] = output
+        lengths.append([len(output)])
     return paddle.to_tensor(result), paddle.to_tensor(np.asarray(lengths, np.int64))
 
 
@@ -102,7 +102,7 @@ def edit_distance(frame: Frame, input: Tensor, label: Tensor, normalized: bool, 
     empty = [number for number, part in enumerate(right) if not part]
     if normalized and empty:
         raise ValueError(f"the labels {empty} are empty, and the distance is to be divided by their length")
-    found = [edits(one, other) / (len(other) if normalized else 1) for one, other in zip(left, right, strict=True)]
+    output = [edits(one, other) / (len(other) if normalized else 1) for one, other in zip(left, right, strict=True)]
     frame.set_offsets()
     frame.set_offsets(output=1)
-    return paddle.to_tensor(np.asarray(found, np.float32).reshape(-1, 1)), paddle.full([1], len(found), "int64")
+    return paddle.to_tensor(np.asarray(output, np.float32).reshape(-1, 1)), paddle.full([1], len(output), "int64")

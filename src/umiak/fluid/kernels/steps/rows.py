@@ -23,15 +23,15 @@ def order_of(offsets: tuple[int, ...]) -> Any:
 def chosen(tensor: Tensor, levels: tuple[tuple[int, ...], ...], numbers: Any) -> tuple[Tensor, list[list[int]]]:
     """Some sequences of the first level in an order, or some rows, and their offsets."""
     begins, ends = numbers, np.asarray(numbers) + 1
-    found = []
+    output = []
     for level in levels:
-        found.append(
+        output.append(
             np.cumsum([0, *[level[end] - level[begin] for begin, end in zip(begins, ends, strict=True)]]).tolist()
         )
         rows = [np.arange(level[begin], level[end]) for begin, end in zip(begins, ends, strict=True)]
         begins = np.concatenate(rows).astype(np.int64) if rows else np.zeros(0, np.int64)
         ends = begins + 1
-    return paddle.gather(tensor, paddle.to_tensor(np.asarray(begins, np.int64))), found
+    return paddle.gather(tensor, paddle.to_tensor(np.asarray(begins, np.int64))), output
 
 
 def _put(frame: Frame, name: str, tensor: Tensor, levels: Any) -> None:
@@ -56,7 +56,7 @@ def dynamic_rnn(frame: Frame, inputs: list[Tensor], statics: list[Tensor], initi
     order = order_of(of_inputs[0][level])
     held = [_first(each, fill, order, inputs[0]) for each, fill in zip(initial, fills, strict=True)]
     outputs: list[Outputs] = [[] for _ in results]
-    made: list[Any] = []
+    rows_made: list[Any] = []
     for step in range(int(lengths.max(initial=0))):
         there = order[lengths[order] > step]
         for name, tensor, own in zip(steps, inputs, of_inputs, strict=True):
@@ -69,16 +69,16 @@ def dynamic_rnn(frame: Frame, inputs: list[Tensor], statics: list[Tensor], initi
         assert frame.run_block
         frame.run_block(block)
         held = [frame.values[new] for _, new in memories]
-        made.append((len(there), np.asarray(of_inputs[0][level])[there] + step))
-        for found, name in zip(outputs, results, strict=True):
-            found.append(frame.values[name])
-            if len(found[-1]) != len(there):
-                raise ValueError(f"an output of {len(found[-1])} rows for {len(there)} sequences")
-    if not made:
+        rows_made.append((len(there), np.asarray(of_inputs[0][level])[there] + step))
+        for output, name in zip(outputs, results, strict=True):
+            output.append(frame.values[name])
+            if len(output[-1]) != len(there):
+                raise ValueError(f"an output of {len(output[-1])} rows for {len(there)} sequences")
+    if not rows_made:
         raise ValueError("all sequences are empty")
     for number in range(len(results)):
         frame.set_offsets(*of_inputs[0][: level + 1], output=number)
-    return [behind_one_another(found, made, int(lengths.sum())) for found in outputs]
+    return [behind_one_another(output, rows_made, int(lengths.sum())) for output in outputs]
 
 
 def _first(given: Tensor, fill: Any, order: Any, like: Tensor) -> Tensor:
@@ -102,9 +102,9 @@ def _same_shapes(x: Tensor, **_settings: Any) -> Results:
 @kernel(sequences=True, shapes=_same_shapes)
 def reorder_lod_tensor_by_rank(frame: Frame, x: Tensor, rank_table: Tensor) -> Tensor:
     """The sequences of `x`, or its rows, in the order of a table."""
-    found, levels = chosen(x, frame.all_offsets("x"), rank_table.numpy())
+    output, levels = chosen(x, frame.all_offsets("x"), rank_table.numpy())
     frame.set_offsets(*levels)
-    return found
+    return output
 
 
 def _both_shapes(x: Tensor, **_settings: Any) -> Results:
@@ -136,6 +136,6 @@ def merge_rows(frame: Frame, true: Tensor, false: Tensor, condition: Tensor) -> 
     joined = []
     for left, right in zip(*sides, strict=True):
         joined.append((*left, *[left[-1] + each for each in right[1:]]))
-    found, levels = chosen(paddle.concat([true, false], 0), tuple(joined), places)
+    output, levels = chosen(paddle.concat([true, false], 0), tuple(joined), places)
     frame.set_offsets(*levels)
-    return found
+    return output

@@ -80,19 +80,19 @@ def crf_decoding(frame: Frame, input: Tensor, transition: Tensor, label: Tensor,
     if length is None:
         offsets = frame.offsets_of("input")
         parts = [values[begin:end] for begin, end in pairwise(offsets)]
-        found = np.asarray([each for part in parts if len(part) for each in best_path(part, weights)], np.int64)
-        found = found.reshape(-1, 1)
+        path = np.asarray([each for part in parts if len(part) for each in best_path(part, weights)], np.int64)
+        path = path.reshape(-1, 1)
         frame.set_offsets(*frame.all_offsets("input"))
     else:
-        found = np.zeros(values.shape[:2], np.int64)
+        path = np.zeros(values.shape[:2], np.int64)
         for row, size in enumerate(length.numpy().reshape(-1)):
             if size:
-                found[row, :size] = best_path(values[row, :size], weights)
+                path[row, :size] = best_path(values[row, :size], weights)
     if label is None:
-        return paddle.to_tensor(found)
-    equal = (found == label.numpy().reshape(found.shape)).astype(np.int64)
+        return paddle.to_tensor(path)
+    equal = (path == label.numpy().reshape(path.shape)).astype(np.int64)
     if length is not None:
-        equal *= np.arange(found.shape[1])[None, :] < length.numpy().reshape(-1, 1)
+        equal *= np.arange(path.shape[1])[None, :] < length.numpy().reshape(-1, 1)
     return paddle.to_tensor(equal)
 
 
@@ -102,16 +102,16 @@ SCHEMES = {"IOB": ("begin", "inside"), "IOE": ("inside", "end"), "IOBES": ("begi
 def chunks(labels: list[int], scheme: str, types: int) -> set[tuple[int, int, int]]:
     """First item, last item and type of each chunk. A label is type * tags + tag; the type behind the last one is outside."""
     tags = SCHEMES[scheme]
-    found, start, before = set(), -1, (types, "")
+    output, start, before = set(), -1, (types, "")
     for place, label in enumerate([*labels, types * len(tags)]):
         kind, tag = label // len(tags), tags[label % len(tags)]
         if start >= 0 and _ends(before, kind, tag, types):
-            found.add((start, place - 1, before[0]))
+            output.add((start, place - 1, before[0]))
             start = -1
         if _begins(before, kind, tag, types):
             start = place
         before = (kind, tag)
-    return found
+    return output
 
 
 def _ends(before: tuple[int, str], kind: int, tag: str, types: int) -> bool:
@@ -139,8 +139,8 @@ def chunk_eval(frame: Frame, input: Tensor, label: Tensor, chunk_scheme: str, nu
             lengths = seq_length.numpy().reshape(-1)
             sides.append([row.reshape(-1)[:size] for row, size in zip(values, lengths, strict=True)])
     counts = [0, 0, 0]
-    for found, wanted in zip(*sides, strict=True):
-        left, right = (chunks(each.tolist(), chunk_scheme, num_chunk_types) for each in (found, wanted))
+    for output, wanted in zip(*sides, strict=True):
+        left, right = (chunks(each.tolist(), chunk_scheme, num_chunk_types) for each in (output, wanted))
         counts[0] += len(left)
         counts[1] += len(right)
         counts[2] += sum(chunk[2] not in (excluded_chunk_types or ()) for chunk in left & right)

@@ -36,9 +36,9 @@ def anchor_generator(input: Tensor, anchor_sizes: list[float], aspect_ratios: li
     halves = (np.asarray(shapes) - 1) / 2
     x, y = (np.arange(count) * step + offset * (step - 1) for count, step in ((columns, wide), (lines, high)))
     centres = np.stack(np.meshgrid(x, y), -1)[:, :, None]
-    found = np.concatenate([centres - halves, centres + halves], -1).astype(str(input.dtype).rpartition(".")[2])
-    spread = np.broadcast_to(np.asarray(variance, found.dtype), found.shape)
-    return paddle.to_tensor(found), paddle.to_tensor(spread.copy())
+    output = np.concatenate([centres - halves, centres + halves], -1).astype(str(input.dtype).rpartition(".")[2])
+    spread = np.broadcast_to(np.asarray(variance, output.dtype), output.shape)
+    return paddle.to_tensor(output), paddle.to_tensor(spread.copy())
 
 
 def _coded_shapes(prior_box: Tensor, target_box: Tensor, code_type: str, **_settings: Any) -> Results:
@@ -146,7 +146,7 @@ def _nms_shapes(bboxes: Tensor, **settings: Any) -> Results:
 def multiclass_nms(frame: Frame, bboxes: Tensor, scores: Tensor, score_threshold: float, nms_top_k: int, keep_top_k: int, nms_threshold: float, normalized: bool, nms_eta: float, background_label: int) -> Results:  # fmt: skip
     """Of each image the best boxes that do not cover one another: class, score and corners, as sequences; a single -1 if there are none."""
     settings = (score_threshold, nms_top_k, keep_top_k, nms_threshold, normalized, nms_eta, background_label)
-    found, index, counts = _C_ops.multiclass_nms3(bboxes, scores, None, *settings)
+    output, index, counts = _C_ops.multiclass_nms3(bboxes, scores, None, *settings)
     offsets = np.cumsum([0, *counts.numpy().reshape(-1).tolist()]).tolist()
     if not offsets[-1]:
         frame.set_offsets([0, 1])
@@ -154,7 +154,7 @@ def multiclass_nms(frame: Frame, bboxes: Tensor, scores: Tensor, score_threshold
         return paddle.full([1, 1], -1.0, bboxes.dtype), paddle.full([1, 1], -1, "int32")
     frame.set_offsets(offsets)
     frame.set_offsets(offsets, output=1)
-    return found, index.astype("int32")
+    return output, index.astype("int32")
 
 
 def _counts(frame: Frame, rois: Tensor, given: Tensor) -> Tensor:

@@ -139,5 +139,5 @@ def similarity_focus(input: Tensor, axis: int, indexes: list[int]) -> Tensor:
                 if free_lines[line] and free_columns[column]:
                     free_lines[line] = free_columns[column] = False
                     focus[row, line, column] = True
-    found = np.moveaxis(np.broadcast_to(focus[:, None], values.shape), 1, axis)
-    return paddle.to_tensor(found.astype(values.dtype))
+    output = np.moveaxis(np.broadcast_to(focus[:, None], values.shape), 1, axis)
+    return paddle.to_tensor(output.astype(values.dtype))

@@ -49,9 +49,9 @@ class Model(Base):
 
     def loss(self, results: Results, inputs: Inputs) -> paddle.Tensor:
         # Conversion rates are never compared with anything alone: of what was not clicked, nobody knows.
-        told = ((results["ctr"], self.click), (results["ctcvr"], self.conversion))
+        pairs = ((results["ctr"], self.click), (results["ctcvr"], self.conversion))
         losses = [
-            functional.binary_cross_entropy(answer, inputs.numbers(label), reduction="none") for answer, label in told
+            functional.binary_cross_entropy(answer, inputs.numbers(label), reduction="none") for answer, label in pairs
         ]
         return inputs.mean(losses[0], self.click) + inputs.mean(losses[1], self.conversion)
 

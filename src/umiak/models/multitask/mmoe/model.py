@@ -47,11 +47,11 @@ class Model(Base):
 
     def forward(self, inputs: Inputs) -> Results:
         x = self.flat(inputs)
-        said = paddle.stack([expert(x) for expert in self.experts], axis=1)
+        opinions = paddle.stack([expert(x) for expert in self.experts], axis=1)
         results = {}
         for label, gate, tower in zip(self.labels, self.gates, self.towers, strict=True):
             shares = functional.softmax(gate(x), axis=1).unsqueeze(2)
-            logit = tower((said * shares).sum(axis=1))
+            logit = tower((opinions * shares).sum(axis=1))
             results[f"{label}_logit"] = logit
             results[label] = functional.sigmoid(logit)
         return results

@@ -10,8 +10,8 @@ from umiak.models.samples import Criteo, Floats, of_criteo, pairs, scaled
 @of_criteo
 def make(rng: np.random.Generator, x: Criteo) -> Floats:
     """The logit of a click."""
-    said = scaled(x.numbers[:, :3].sum(axis=1), 1.0)
+    signal = scaled(x.numbers[:, :3].sum(axis=1), 1.0)
     alone = x.weights(rng, *range(1, 9)).sum(axis=(1, 2))
     together = pairs(x.weights(rng, 2, 3, 4))
     lets = scaled(x.weights(rng, 1)[:, 0, 0], 0.7, mean=1.0)
-    return scaled(alone, 0.8) + 0.9 * said * lets + scaled(together, 0.9, mean=-1.0)
+    return scaled(alone, 0.8) + 0.9 * signal * lets + scaled(together, 0.9, mean=-1.0)

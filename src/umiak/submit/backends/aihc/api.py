@@ -42,10 +42,10 @@ class AihcApi(ForwardOnly):
         return oldest_first(self._search(keywordType="name", keyword=name), name)
 
     def create(self, body: JsonObject) -> str:
-        made = {**body, "dataSources": body["datasources"]}
-        del made["datasources"]
+        request = {**body, "dataSources": body["datasources"]}
+        del request["datasources"]
         # The SDK would send null for these two.
-        answer = self._sent(self._client.CreateJob, **self._at, **made, enableBccl=False, faultTolerance=False)
+        answer = self._sent(self._client.CreateJob, **self._at, **request, enableBccl=False, faultTolerance=False)
         return sdk.made(answer.get("jobId"))
 
     def job(self, job_id: str) -> CloudJob | None:
@@ -62,13 +62,13 @@ class AihcApi(ForwardOnly):
         if answer is None:
             return LogPage()
         lines = [str(each) for each in answer.get("logs") or ()]
-        told = [
+        rows = [
             (line.rstrip("\r\n"), f"{marker}@{number}") for number, line in enumerate(lines, start=1) if number > skip
         ]
         after = str(answer.get("nextMarker") or "")
         if after and after != marker:
-            return LogPage(lines=tuple(told), position=f"{after}@0", has_more=True)
-        return LogPage(lines=tuple(told), position=f"{marker}@{max(skip, len(lines))}")
+            return LogPage(lines=tuple(rows), position=f"{after}@0", has_more=True)
+        return LogPage(lines=tuple(rows), position=f"{marker}@{max(skip, len(lines))}")
 
     def terminal(self, job: CloudJob, pod: CloudPod) -> str:
         answer = self._sent(self._client.DescribeJobWebterminal, **self._at, jobId=job.id, podName=pod.id)
@@ -137,9 +137,9 @@ def pods_of(answer: JsonMapping) -> Iterator[CloudPod]:
 
 
 def _listed(answer: JsonMapping) -> list[JsonObject]:
-    found = answer.get("pods") or (answer.get("podList") or {})
-    found = found.get("pods") or [] if isinstance(found, dict) else found
-    return [each for each in found if isinstance(each, dict)]
+    pods = answer.get("pods") or (answer.get("podList") or {})
+    pods = pods.get("pods") or [] if isinstance(pods, dict) else pods
+    return [each for each in pods if isinstance(each, dict)]
 
 
 def _labels(answer: JsonMapping) -> dict[str, str]:

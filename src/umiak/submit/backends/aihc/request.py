@@ -45,20 +45,20 @@ class AihcSettings:
 
 def problems(job: Job, own: AihcSettings) -> list[Problem]:
     """What keeps a job from AIHC."""
-    found = cloud.wrong_store(own.common, "AIHC", "bos")
+    problems = cloud.wrong_store(own.common, "AIHC", "bos")
     place = own.common.place
     if any(each.resource.devices for each in job.roles) and not own.device:
         hint = f'write `device = "baidu.com/a800_80g_cgpu"`, or what your pool has, in [place.{place}]'
         what = "the job wants devices, and the place does not say what AIHC calls them"
-        found.append(Problem(code="UM-SUBMIT-270", what=what, hint=hint))
+        problems.append(Problem(code="UM-SUBMIT-270", what=what, hint=hint))
     if len({each.resource for each in job.roles}) > 1:
         hint = (
             "give all roles the same `cpus`, `memory` and `devices`, in a file for several places below "
             f"`on: {{{place}: ...}}`; or run it on Kubernetes"
         )
         what = "the roles of the job need different nodes, and all nodes of a job on AIHC are alike"
-        found.append(Problem(code="UM-SUBMIT-264", what=what, hint=hint))
-    return found
+        problems.append(Problem(code="UM-SUBMIT-264", what=what, hint=hint))
+    return problems
 
 
 def body(job: Job, layout: CloudLayout, own: AihcSettings) -> JsonObject:
@@ -81,13 +81,13 @@ def body(job: Job, layout: CloudLayout, own: AihcSettings) -> JsonObject:
 
 def resources(needs: Resource, device: str) -> list[JsonObject]:
     """What one node needs, in AIHC's names and units."""
-    found = {
+    resources = {
         "cpu": needs.cpus,
         "memory": -(-needs.memory_bytes // GIB),
         "sharedMemory": -(-needs.shared_memory_bytes // GIB),
         device: needs.devices,
     }
-    return [{"name": name, "quantity": amount} for name, amount in found.items() if name and amount]
+    return [{"name": name, "quantity": amount} for name, amount in resources.items() if name and amount]
 
 
 def roles_word(job: Job) -> str:

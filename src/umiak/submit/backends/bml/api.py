@@ -75,17 +75,17 @@ class BmlApi(ForwardOnly):
             answer = self._sent("list", page)
             return answer.get("jobs") or answer.get("list") or [], answer.get("total") or answer.get("total_num")
 
-        found = of_all_pages(ask, PAGE_SIZE)
-        return (job_of(each) for each in found if str(each.get("description") or "").startswith(MADE_BY))
+        jobs = of_all_pages(ask, PAGE_SIZE)
+        return (job_of(each) for each in jobs if str(each.get("description") or "").startswith(MADE_BY))
 
     def _sent(self, call: str, body: JsonObject) -> JsonObject:
         for is_last in (False, True):
             if not self._token:
                 self._token = self._exchange()
             try:
-                said = self._ask(f"{CALLS}/{call}?{urlencode({'access_token': self._token})}", body)
-                result = said.get("result")
-                return result if isinstance(result, dict) else said
+                answer = self._ask(f"{CALLS}/{call}?{urlencode({'access_token': self._token})}", body)
+                result = answer.get("result")
+                return result if isinstance(result, dict) else answer
             except CloudFailure as error:
                 if error.status != 401 or is_last:
                     raise

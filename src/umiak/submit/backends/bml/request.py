@@ -47,17 +47,17 @@ class BmlSettings:
 
 def problems(job: Job, own: BmlSettings) -> list[Problem]:
     """What keeps a job from BML."""
-    found = cloud.wrong_store(own.common, "BML", "bos")
+    problems = cloud.wrong_store(own.common, "BML", "bos")
     place = own.common.place
     image = job.image or own.common.image
     if image and ":" not in image.rpartition("/")[2]:
         hint = "write it as /project/paddle:2.6"
-        found.append(Problem(code="UM-SUBMIT-265", what=f"BML needs an image with a tag: {image}", hint=hint))
+        problems.append(Problem(code="UM-SUBMIT-265", what=f"BML needs an image with a tag: {image}", hint=hint))
     if own.resource_type == "PUBLIC" and job.nodes.most > MOST_PUBLIC_NODES:
         hint = f'use fewer nodes, or `resource_type = "USER"` in [place.{place}]'
         what = f"BML's public resources have at most {MOST_PUBLIC_NODES} nodes for a job: {job.nodes.most}"
-        found.append(Problem(code="UM-SUBMIT-264", what=what, hint=hint))
-    return found
+        problems.append(Problem(code="UM-SUBMIT-264", what=what, hint=hint))
+    return problems
 
 
 def body(job: Job, layout: CloudLayout, own: BmlSettings) -> JsonObject:

@@ -137,9 +137,9 @@ def _failure(error: Exception, keys: Mapping[str, str]) -> CloudFailure:
     # Baidu's puts a traceback around the error that it is about.
     cause = getattr(error, "last_error", None) or error
     status = next((found for name in ("status_code", "statusCode") if (found := getattr(cause, name, None))), 0)
-    said = getattr(cause, "error_msg", None) or getattr(cause, "message", None) or str(cause) or type(cause).__name__
+    message = getattr(cause, "error_msg", None) or getattr(cause, "message", None) or str(cause) or type(cause).__name__
     code = getattr(cause, "error_code", None) or getattr(cause, "code", None)
-    text = f"{code}: {said}" if code and str(code) not in str(said) else str(said)
+    text = f"{code}: {message}" if code and str(code) not in str(message) else str(message)
     return CloudFailure(int(status), without(text if status else f"{type(cause).__name__}: {text}", keys))
 
 

@@ -88,8 +88,8 @@ class CloudSettings:
     @property
     def prefix(self) -> str:
         """Of all keys, with a slash at its end; empty: the whole bucket."""
-        found = self.store.partition("://")[2].partition("/")[2]
-        return f"{found}/" if found else ""
+        prefix = self.store.partition("://")[2].partition("/")[2]
+        return f"{prefix}/" if prefix else ""
 
 
 def common(*, store: str, directory: str) -> CloudSettings:

@@ -69,10 +69,10 @@ class KubeBackend(KubePlanning, Pinning):
     def submit(self, submission: Submission) -> Handle:
         """Create what is not there."""
         parts = self._parts(submission.job)
-        made = manifests.objects(submission.job, submission.run_id, self._settings, parts)
+        objects = manifests.objects(submission.job, submission.run_id, self._settings, parts)
         with self._telling():
             sending.ObjectSender(self._place, self._client, self._payload).send(
-                made, submission, self._large_files(submission.job, parts)
+                objects, submission, self._large_files(submission.job, parts)
             )
         return Handle(backend=NAME, place=self._place, id=submission.run_id)
 
@@ -82,12 +82,12 @@ class KubeBackend(KubePlanning, Pinning):
         from umiak.submit.backends.kubernetes import rights
 
         with self._telling():
-            found = rights.look(self._client, self._namespace)
+            findings = rights.look(self._client, self._namespace)
         server = without_password(self._access.server)
-        kind = self._settings.kind.value if self._settings.kind else found.kind
-        yield PlaceCheck(text=f"{server}: Kubernetes {found.version}, jobs are made into a {kind}")
-        if found.missing:
-            what = f"rights are missing in the namespace {self._namespace}: {', '.join(found.missing)}"
+        kind = self._settings.kind.value if self._settings.kind else findings.kind
+        yield PlaceCheck(text=f"{server}: Kubernetes {findings.version}, jobs are made into a {kind}")
+        if findings.missing:
+            what = f"rights are missing in the namespace {self._namespace}: {', '.join(findings.missing)}"
             hint = "ask the cluster's administrator for a Role with them, or take another namespace"
             yield PlaceCheck(text=what, problem=Problem(code="UM-SUBMIT-193", what=what, hint=hint))
         else:
@@ -211,12 +211,12 @@ class KubeBackend(KubePlanning, Pinning):
         """Every run of this namespace, of all people."""
         with self._telling():
             records, _ = self._client.list(self._collection("ConfigMap"), labelSelector=f"{MANAGED_BY}={OURS}")
-        found = {
+        run_ids = {
             (each["metadata"].get("annotations") or {}).get(RUN_ID)
             for each in records
             if str(each["metadata"]["name"]).endswith("-plan")
         }
-        return [Handle(backend=NAME, place=self._place, id=run_id) for run_id in sorted(filter(None, found))]
+        return [Handle(backend=NAME, place=self._place, id=run_id) for run_id in sorted(filter(None, run_ids))]
 
     # ---- its nodes
 
@@ -255,10 +255,10 @@ class KubeBackend(KubePlanning, Pinning):
         except KubeRefused as refused:
             if refused.status != 404:
                 raise
-        said = ((record or {}).get("metadata") or {}).get("annotations") or {}
+        annotations = ((record or {}).get("metadata") or {}).get("annotations") or {}
         kinds = (
-            [said[KIND]]
-            if said.get(KIND) in [each.value for each in WorkloadKind]
+            [annotations[KIND]]
+            if annotations.get(KIND) in [each.value for each in WorkloadKind]
             else [each.value for each in WorkloadKind]
         )
         workloads: list[JsonObject] = []

@@ -131,10 +131,10 @@ class Resumed:
 
     def line(self, line: StampedLine) -> LogLine | None:
         """The line as it is given, or None if it is not wanted, or was given before."""
-        found = _TAG.match(line.text)
-        role = Role(found[1]) if found else None
-        rank = int(found[2]) if found else None
-        name = f"{found[1]}.{found[2]}" if found else self._source.launcher
+        match = _TAG.match(line.text)
+        role = Role(match[1]) if match else None
+        rank = int(match[2]) if match else None
+        name = f"{match[1]}.{match[2]}" if match else self._source.launcher
         self._counts[name, line.at] += 1
         if rank is not None and role is (self._wanted.role or Role.TRAINER):
             self._ranks.add(rank)
@@ -143,7 +143,7 @@ class Resumed:
         count = self._counts[name, line.at]
         if self._was_given(name, line.at, count):
             return None
-        text = line.text[found.end() :] if found else line.text
+        text = line.text[match.end() :] if match else line.text
         position = f"{self._source.made}|{self._source.pod}|{line.at}#{count}"
         time_s = line.at / 10**9 if line.at else None
         return LogLine(source=name, text=text, position=position, role=role, rank=rank, time_s=time_s)

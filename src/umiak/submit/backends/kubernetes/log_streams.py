@@ -71,15 +71,15 @@ class LogStreams:
     def lines(self, wait_s: float) -> Iterator[LogLine]:
         """What came, waiting for it at most so long."""
         try:
-            found = self._given.get(timeout=wait_s)
+            entry = self._given.get(timeout=wait_s)
             while True:
-                if found is None:
+                if entry is None:
                     self._running -= 1
-                elif isinstance(found, BaseException):
-                    raise found
+                elif isinstance(entry, BaseException):
+                    raise entry
                 else:
-                    yield found
-                found = self._given.get_nowait()
+                    yield entry
+                entry = self._given.get_nowait()
         except queue.Empty:
             return
 
@@ -182,8 +182,8 @@ class PodLog:
             self._count += 1
             if self._count == 1 and is_whole and (note := self._source.dropped_before(line)):
                 yield LogLine(source=OURSELVES, text=note, role=self._source.role, rank=self._source.rank)
-            if self._seen.is_new(line) and (made := self._resumed.line(line)) is not None:
-                yield made
+            if self._seen.is_new(line) and (resumed := self._resumed.line(line)) is not None:
+                yield resumed
 
     def _is_over(self) -> bool:
         try:

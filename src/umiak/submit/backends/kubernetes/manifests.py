@@ -106,7 +106,7 @@ def objects(job: Job, run_id: str, settings: KubeSettings, parts: ClusterParts) 
     from umiak.contracts.start import TOKEN
 
     names = RunNames.of(run_id)
-    made = [
+    all_objects = [
         replace(
             _object("Secret", names.secret, {"type": "Opaque", "immutable": True}, parts),
             filled="secrets",
@@ -119,24 +119,24 @@ def objects(job: Job, run_id: str, settings: KubeSettings, parts: ClusterParts) 
         ),
     ]
     if parts.files_digest and not parts.has_large_files:
-        said = f"{parts.files_bytes} bytes, content hash {parts.files_digest}"
-        made.append(
+        size = f"{parts.files_bytes} bytes, content hash {parts.files_digest}"
+        all_objects.append(
             replace(
                 _object("ConfigMap", names.files, {"immutable": True}, parts),
                 filled="files",
-                content=((ARCHIVE, said),),
+                content=((ARCHIVE, size),),
             )
         )
     plans = {
         f"{role.role.value}.json": node_plan.as_text(plan_of(job, role, run_id, settings, parts)) for role in job.roles
     }
-    made.append(_object("ConfigMap", names.plan, {"immutable": True, "data": plans}, parts))
+    all_objects.append(_object("ConfigMap", names.plan, {"immutable": True, "data": plans}, parts))
     if parts.kind is WorkloadKind.JOB:
-        made.append(_object("Service", names.name, _service(names), parts))
+        all_objects.append(_object("Service", names.name, _service(names), parts))
     if settings.scheduler == VOLCANO and parts.kind is not WorkloadKind.PADDLEJOB:
-        made.append(_object("PodGroup", names.name, {"spec": _gang(job, settings)}, parts))
-    made += _workloads(job, names, settings, parts)
-    return _marked(job, run_id, names, settings, parts, made)
+        all_objects.append(_object("PodGroup", names.name, {"spec": _gang(job, settings)}, parts))
+    all_objects += _workloads(job, names, settings, parts)
+    return _marked(job, run_id, names, settings, parts, all_objects)
 
 
 def plan_of(job: Job, role: RoleSpec, run_id: str, settings: KubeSettings, parts: ClusterParts) -> NodePlan:

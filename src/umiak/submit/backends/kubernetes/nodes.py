@@ -33,8 +33,8 @@ def nodes_of(facts: KubeFacts, handle: Handle, python: str) -> Sequence[JobNode]
     """The pods that run, servers and trainers in the order of their ranks."""
     words = (python, f"{ROOT}/launcher/{LAUNCHER_NAME}", "-m", SESSION)
     running = [pod for pod in facts.pods if state.phase(pod) == "Running"]
-    found = sorted(map(state.node_of, running), key=lambda each: (each.role.value if each.role else "", each.rank or 0))
-    return [JobNode(run_id=handle.id, name=each.name, address=each.name, command=words) for each in found]
+    nodes = sorted(map(state.node_of, running), key=lambda each: (each.role.value if each.role else "", each.rank or 0))
+    return [JobNode(run_id=handle.id, name=each.name, address=each.name, command=words) for each in nodes]
 
 
 def roots_of(nodes: Sequence[JobNode], handle: Handle) -> Sequence[RunFileRoots]:

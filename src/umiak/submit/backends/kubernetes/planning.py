@@ -76,16 +76,16 @@ class KubePlanning(OfflineCheck, FilesSent):
 
     def render_offline(self, job: Job, run_id: str) -> Bundle:
         """With placeholders for what a kubeconfig and the cluster would say."""
-        made = self._rendered(job, run_id, self._parts_offline(job))
+        rendered = self._rendered(job, run_id, self._parts_offline(job))
         if self._offline.kind is not None:
-            return made
+            return rendered
         unknown = placeholder("what a job becomes in this cluster", is_missing=True)
-        told = f"{unknown}: the plan has a plain Job; `kind =` in [place.{self._place}] says which it is"
-        return replace(made, requests=(told, *made.requests))
+        warning = f"{unknown}: the plan has a plain Job; `kind =` in [place.{self._place}] says which it is"
+        return replace(rendered, requests=(warning, *rendered.requests))
 
     def _rendered(self, job: Job, run_id: str, parts: ClusterParts) -> Bundle:
-        made = manifests.objects(job, run_id, self._settings, parts)
-        requests = [f"POST {each.collection}\n{yaml_text.as_yaml(manifests.shown(each))}" for each in made]
+        objects = manifests.objects(job, run_id, self._settings, parts)
+        requests = [f"POST {each.collection}\n{yaml_text.as_yaml(manifests.shown(each))}" for each in objects]
         if url := self._large_files(job, parts):
             requests.insert(0, f"upload {parts.files_bytes} bytes to {without_password(url)}")
         return Bundle(requests=tuple(requests))
@@ -126,13 +126,13 @@ class KubePlanning(OfflineCheck, FilesSent):
 
     def _parts_for(self, job: Job, namespace: str, kind: WorkloadKind) -> ClusterParts:
         launcher = self._payload.launcher()
-        found, packed = self._payload.collected(job.files) if job.files is not None else (None, 0)
+        files, packed = self._payload.collected(job.files) if job.files is not None else (None, 0)
         return ClusterParts(
             namespace=namespace,
             kind=kind,
             launcher_sha256=launcher.sha256,
             launcher_bytes=launcher.size_bytes,
-            files_digest=found.manifest.digest if found else "",
+            files_digest=files.manifest.digest if files else "",
             files_bytes=packed,
         )
 
@@ -156,8 +156,10 @@ class KubePlanning(OfflineCheck, FilesSent):
         if self._found is None:
             from umiak.kube import access
 
-            said = self._settings
-            self._found = access.find(self._context.environ, kubeconfig_file=said.kubeconfig, context=said.context)
+            settings = self._settings
+            self._found = access.find(
+                self._context.environ, kubeconfig_file=settings.kubeconfig, context=settings.context
+            )
         return self._found
 
     @property

@@ -49,9 +49,9 @@ class KubePayload:
         from umiak.submit.payload import file_set
 
         if files not in self._files:
-            found = file_set.collect(files, self._directory)
-            self._files[files] = found, 0
-            self._files[files] = found, len(self.packed(files))
+            collected = file_set.collect(files, self._directory)
+            self._files[files] = collected, 0
+            self._files[files] = collected, len(self.packed(files))
         return self._files[files]
 
     def packed(self, files: FileSet | None) -> bytes:
@@ -130,12 +130,12 @@ class ObjectSender:
     def _is_there(self, each: KubeObject) -> bool:
         """Whether an object is there, and is the one that is meant."""
         try:
-            found = self._client.get(f"{each.collection}/{each.name}")
+            present = self._client.get(f"{each.collection}/{each.name}")
         except KubeRefused as refused:
             if refused.status == 404:
                 return False
             raise
-        own, theirs = each.body["metadata"], found.get("metadata") or {}
+        own, theirs = each.body["metadata"], present.get("metadata") or {}
         is_ours = (theirs.get("labels") or {}).get(RUN) == own["labels"][RUN]
         digest = (theirs.get("annotations") or {}).get(DIGEST)
         if is_ours and digest == own["annotations"][DIGEST]:
@@ -169,13 +169,13 @@ class ObjectSender:
         try:
             owners = []
             for each in workloads:
-                found = self._client.get(f"{each.collection}/{each.name}")
+                present = self._client.get(f"{each.collection}/{each.name}")
                 owners.append(
                     {
                         "apiVersion": each.body["apiVersion"],
                         "kind": each.kind,
                         "name": each.name,
-                        "uid": found["metadata"]["uid"],
+                        "uid": present["metadata"]["uid"],
                     }
                 )
             for each in made:

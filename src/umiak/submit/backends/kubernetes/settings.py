@@ -79,19 +79,19 @@ def _text_of(node: Node) -> str:
 
 
 def _labels(key: Key, node: Node) -> tuple[tuple[str, str], ...]:
-    found = _texts(key, node)
-    for name, text in found:
+    labels = _texts(key, node)
+    for name, text in labels:
         if not _LABEL_VALUE.match(text):
             raise BadValue(
                 f"{name}: not a value of a label: {shortened(text)}",
                 hint="use up to 63 letters, digits, `-`, `_` and `.`, with a letter or digit at both ends",
             )
-    return found
+    return labels
 
 
 def _resources(key: Key, node: Node) -> tuple[tuple[str, str], ...]:
-    found = _texts(key, node)
-    for kind, name in found:
+    resources = _texts(key, node)
+    for kind, name in resources:
         if kind not in words(DeviceKind):
             raise BadValue(
                 f"expected a kind of accelerator, got {kind}", hint=f"it is one of {', '.join(words(DeviceKind))}"
@@ -100,7 +100,7 @@ def _resources(key: Key, node: Node) -> tuple[tuple[str, str], ...]:
             raise BadValue(
                 f"{kind}: not the name of a resource: {shortened(name)}", hint=f"as in {RESOURCES[DeviceKind(kind)]}"
             )
-    return found
+    return resources
 
 
 def _dns_name(_: Key, node: Node) -> str:

@@ -116,10 +116,10 @@ def node_of(pod: JsonMapping) -> NodeStatus:
 def index_of(pod: JsonMapping) -> int | None:
     """A pod's number in its role."""
     metadata = _metadata(pod)
-    said = _annotations(pod).get(INDEX) or (metadata.get("labels") or {}).get(INDEX)
-    if said is None:  # a PaddleJob's pods are told by their names
-        said = str(metadata.get("name") or "").rpartition("-")[2]
-    return int(said) if said.isascii() and said.isdecimal() else None
+    number = _annotations(pod).get(INDEX) or (metadata.get("labels") or {}).get(INDEX)
+    if number is None:  # a PaddleJob's pods are told by their names
+        number = str(metadata.get("name") or "").rpartition("-")[2]
+    return int(number) if number.isascii() and number.isdecimal() else None
 
 
 def is_over(pod: JsonMapping) -> bool:
@@ -277,9 +277,9 @@ def _reason(pod: JsonMapping) -> str:
     status = pod.get("status") or {}
     state = _container(pod).get("state") or {}
     waiting, ended = state.get("waiting") or {}, state.get("terminated") or {}
-    said = str(status.get("reason") or "")
-    if said in ENDINGS:
-        return _told(said, ENDINGS[said], status.get("message"))
+    reason = str(status.get("reason") or "")
+    if reason in ENDINGS:
+        return _told(reason, ENDINGS[reason], status.get("message"))
     conditions = {each.get("type"): each for each in status.get("conditions") or ()}
     moved = conditions.get("DisruptionTarget") or {}
     if moved.get("status") == "True" and moved.get("reason") in ENDINGS:
@@ -377,10 +377,10 @@ def _order(node: NodeStatus) -> tuple[int, int, str]:
 
 
 def _metadata(thing: JsonMapping) -> JsonMapping:
-    found: JsonMapping = thing.get("metadata") or {}
-    return found
+    metadata: JsonMapping = thing.get("metadata") or {}
+    return metadata
 
 
 def _annotations(thing: JsonMapping) -> Mapping[str, str]:
-    found: Mapping[str, str] = _metadata(thing).get("annotations") or {}
-    return found
+    annotations: Mapping[str, str] = _metadata(thing).get("annotations") or {}
+    return annotations

@@ -123,14 +123,14 @@ class Machine:
 
 def problems(job: Job, machine: Machine) -> list[Problem]:
     """All of them."""
-    found = [
+    problems = [
         Problem(code="UM-SUBMIT-020", what=f"no such file here: {name}", hint="paths count from the working directory")
         for name in sorted(machine.missing_files)
     ]
     for role in job.roles:
-        found += _resources(role, machine)
+        problems += _resources(role, machine)
     if (job.inputs or job.outputs) and not is_uniform(job):
-        found.append(
+        problems.append(
             Problem(
                 code="UM-SUBMIT-022",
                 what="inputs and outputs can't be transferred on this machine for roles that differ",
@@ -139,14 +139,14 @@ def problems(job: Job, machine: Machine) -> list[Problem]:
             )
         )
     if job.role(Role.HETER) and not is_uniform(job):
-        found.append(
+        problems.append(
             Problem(
                 code="UM-SUBMIT-023",
                 what="roles with heter workers must have one command and one env on this machine",
                 hint="write `command` and `env` in the job, not in its roles",
             )
         )
-    return found
+    return problems
 
 
 def missing(job: Job, machine: Machine) -> list[Problem]:

@@ -93,10 +93,10 @@ class ModelArtsApi(ForwardOnly):
 
         answer = sdk.sent(call, self._keys, request)
         try:
-            said = json.loads(answer.raw_content or b"{}")
+            data = json.loads(answer.raw_content or b"{}")
         except ValueError:
             raise CloudFailure(0, "the answer is not JSON") from None
-        return said if isinstance(said, dict) else {}
+        return data if isinstance(data, dict) else {}
 
 
 def job_of(answer: JsonMapping) -> CloudJob:

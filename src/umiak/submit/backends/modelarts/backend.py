@@ -42,11 +42,11 @@ class ModelArtsBackend(CloudBackend):
         self._project = own.project or context.environ.get(PROJECT, "")
 
     def missing_here(self, job: Job, /) -> list[Problem]:
-        found = super().missing_here(job)
+        problems = super().missing_here(job)
         if not self._project:
             hint = f"write `project =` in [place.{self.settings.place}], or export {PROJECT}"
-            found.append(Problem(code="UM-SUBMIT-272", what="ModelArts needs the id of a project", hint=hint))
-        return found
+            problems.append(Problem(code="UM-SUBMIT-272", what="ModelArts needs the id of a project", hint=hint))
+        return problems
 
     def address(self) -> str:
         return f"POST {self.endpoint()}/v2/{self._project or placeholder('project', is_missing=True)}/training-jobs"

@@ -50,11 +50,11 @@ class ModelArtsSettings:
 
 def problems(job: Job, own: ModelArtsSettings) -> list[Problem]:
     """What keeps a job from ModelArts."""
-    found = cloud.wrong_store(own.common, "ModelArts", "obs")
+    problems = cloud.wrong_store(own.common, "ModelArts", "obs")
     if not own.pool and any(not own.flavor_of(each.role) for each in job.roles):
         hint = f"write `flavor =` in [place.{own.common.place}], or `pool =` for a pool of your own"
-        found.append(Problem(code="UM-SUBMIT-270", what="ModelArts' public pool needs a flavor", hint=hint))
-    return found
+        problems.append(Problem(code="UM-SUBMIT-270", what="ModelArts' public pool needs a flavor", hint=hint))
+    return problems
 
 
 def body(job: Job, layout: CloudLayout, own: ModelArtsSettings) -> JsonObject:
@@ -99,12 +99,12 @@ def _task(job: Job, role: RoleSpec, layout: CloudLayout, own: ModelArtsSettings)
 def _data(layout: CloudLayout, own: ModelArtsSettings, *, is_task: bool) -> JsonObject:
     """By variables, not by arguments, where that can be said: the command has its own."""
     way = {} if is_task else {"access_method": "env"}
-    found: JsonObject = {"inputs": [], "outputs": []}
+    data: JsonObject = {"inputs": [], "outputs": []}
     for each in layout.mounts:
         if each.name != _run(layout).name:
             entry = {"name": each.name, "local_dir": each.path, **way, "remote": {"obs": {"obs_url": _obs(each, own)}}}
-            found["outputs" if each.is_written else "inputs"].append(entry)
-    return {name: entries for name, entries in found.items() if entries}
+            data["outputs" if each.is_written else "inputs"].append(entry)
+    return {name: entries for name, entries in data.items() if entries}
 
 
 def _run(layout: CloudLayout) -> CloudMount:

@@ -287,9 +287,9 @@ class MpiBackend(OfflineCheck, FilesSent):
         from umiak.submit.backends.shared.remote import RemoteHosts
 
         names = [each.name for each in script.others(hosts, _own_name())]
-        said = self._settings
-        trusted = said.trusted_directories
-        return RemoteHosts(said.access, names, root or self._store.root, said.python, self._context, trusted)
+        settings = self._settings
+        trusted = settings.trusted_directories
+        return RemoteHosts(settings.access, names, root or self._store.root, settings.python, self._context, trusted)
 
     # ---- finding
 
@@ -304,13 +304,13 @@ class MpiBackend(OfflineCheck, FilesSent):
         return (sys.executable, "-m", local.SUPERVISOR, self._local.run_files(run_id).path)
 
     def _hosts(self) -> tuple[MpiHost, ...]:
-        said = self._settings
-        if not said.hostfile:
-            if said.hosts:
-                return said.hosts
+        own = self._settings
+        if not own.hostfile:
+            if own.hosts:
+                return own.hosts
             hint = 'write `hosts = ["node0", "node1"]` or `hostfile = "PATH"`'
             raise UmiakError.of("UM-SUBMIT-151", f"place {self._place}: no hosts", hint=hint)
-        path = os.path.join(self._context.directory, os.path.expanduser(said.hostfile))
+        path = os.path.join(self._context.directory, os.path.expanduser(own.hostfile))
         try:
             return settings.hosts_in(trusted_files.read_text(path, self._context.environ, "host file"))
         except (OSError, ValueError, BadValue) as error:

@@ -62,10 +62,10 @@ class MpiNodes:
         from umiak.submit.backends.shared.remote import RemoteHosts
         from umiak.submit.backends.ssh.channel import open_session
 
-        said = self._settings
+        settings = self._settings
         hosts = self._reached.get(node.address)
         if hosts is None:
             root = os.path.dirname(os.path.dirname(node.command[0]))
-            hosts = RemoteHosts(said.access, [node.address], root, said.python, self._context)
+            hosts = RemoteHosts(settings.access, [node.address], root, settings.python, self._context)
             self._reached[node.address] = hosts
         return open_session(hosts.connections, hosts.all[0], {"do": "session", "run": node.run_id})

@@ -131,6 +131,6 @@ def _role_by_rank(job: Job, run: SharedRun, mpirun: Mpirun) -> list[str]:
         lines.append(f'[ "$rank" -lt {first} ] || role={role.role.value}')
         first += role.nodes.most
     meant = Placement(platform="umiak", reason="", nodes=first, master=master_of(run, mpirun))
-    told = " ".join(f"{name}={shlex.quote(text)}" for name, text in native.environment_of(meant).items())
+    variables = " ".join(f"{name}={shlex.quote(text)}" for name, text in native.environment_of(meant).items())
     own = f'{native.VARIABLES["rank"]}="$rank" {native.VARIABLES["role"]}="$role"'
-    return [*lines, f"export {told} {own}"]
+    return [*lines, f"export {variables} {own}"]

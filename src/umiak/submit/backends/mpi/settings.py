@@ -50,8 +50,8 @@ class MpiHost:
 
 
 def _hosts(key: Key, node: Node) -> tuple[MpiHost, ...]:
-    found: tuple[str, ...] = kinds.NAMES.read(key, node)
-    return hosts_in("\n".join(found))
+    names: tuple[str, ...] = kinds.NAMES.read(key, node)
+    return hosts_in("\n".join(names))
 
 
 HOSTS = Kind(phrase="a list of hosts, as in node0 or node0:8", read=_hosts)
@@ -102,7 +102,7 @@ def _check(settings: MpiSettings, table: Said, findings: Findings) -> None:
 
 def hosts_in(text: str) -> tuple[MpiHost, ...]:
     """The hosts of a host file: ``node0 slots=8`` of Open MPI, ``node0:8`` of MPICH. `BadValue` if it is none."""
-    found: dict[str, MpiHost] = {}
+    hosts: dict[str, MpiHost] = {}
     for line in text.splitlines():
         name, *rest = line.partition("#")[0].split() or [""]
         if not name:
@@ -115,10 +115,10 @@ def hosts_in(text: str) -> tuple[MpiHost, ...]:
             raise BadValue(
                 f"expected a host, got {shortened(line)}", hint="write `node0`, `node0:8` or `node0 slots=8`"
             )
-        if host in found:
+        if host in hosts:
             raise BadValue(f"the same host twice: {host}")
-        found[host] = MpiHost(name=host, slots=int(count or 1))
-    return tuple(found.values())
+        hosts[host] = MpiHost(name=host, slots=int(count or 1))
+    return tuple(hosts.values())
 
 
 def family_of(version: str) -> Family | None:

@@ -72,11 +72,11 @@ def submitted(output: ClientOutput) -> ClientAnswer:
         job_id = _inner(data).get("jobId")
         if isinstance(job_id, str) and job_id:
             return ClientAnswer(job_id=job_id)
-    said = [line.strip() for line in f"{output.out}\n{output.err}".splitlines() if line.strip()]
-    refused = next((line for line in said if line.lower().startswith(REFUSALS)), "")
+    lines = [line.strip() for line in f"{output.out}\n{output.err}".splitlines() if line.strip()]
+    refused = next((line for line in lines if line.lower().startswith(REFUSALS)), "")
     if output.status and (refused or output.status == USAGE):
-        return ClientAnswer(refusal=one_line(refused or (said[-1] if said else f"exit status {output.status}")))
-    last = f": {one_line(said[-1], 200)}" if said else ""
+        return ClientAnswer(refusal=one_line(refused or (lines[-1] if lines else f"exit status {output.status}")))
+    last = f": {one_line(lines[-1], 200)}" if lines else ""
     return ClientAnswer(unclear=f"the client ended with {output.status}{last}")
 
 
@@ -89,8 +89,8 @@ def told(output: ClientOutput) -> tuple[JsonObject, str]:
         return _inner(data), ""
     if data is not None and _is_refused(data):
         return {}, one_line(str(data.get("message") or f"code {data['code']}"))
-    said = [line.strip() for line in f"{output.out}\n{output.err}".splitlines() if line.strip()]
-    return {}, one_line(said[-1], 200) if said else f"the client ended with {output.status} and said nothing"
+    lines = [line.strip() for line in f"{output.out}\n{output.err}".splitlines() if line.strip()]
+    return {}, one_line(lines[-1], 200) if lines else f"the client ended with {output.status} and said nothing"
 
 
 def jobs(data: JsonObject) -> list[tuple[str, str]]:
@@ -114,7 +114,7 @@ def state(word: str) -> State | None:
 
 def nodes(data: JsonObject) -> list[PlatformNode]:
     """The nodes of a job: servers and trainers, each with where its log is."""
-    found = []
+    nodes = []
     for key, usual in (("pserverList", Role.SERVER), ("trainerList", Role.TRAINER)):
         rows = data.get(key)
         for number, row in enumerate(rows if isinstance(rows, list) else ()):
@@ -123,15 +123,15 @@ def nodes(data: JsonObject) -> list[PlatformNode]:
                 tail = name.rpartition("-")[2]
                 role = Role.SERVER if "pserver" in name else usual
                 rank = int(tail) if tail.isdecimal() else number
-                found.append(PlatformNode(name=name, log_url=str(row.get("logUrl", "")), role=role, rank=rank))
-    return found
+                nodes.append(PlatformNode(name=name, log_url=str(row.get("logUrl", "")), role=role, rank=rank))
+    return nodes
 
 
 def last_object(text: str) -> JsonObject | None:
     """The last JSON object of an output that has lines for people before it."""
     decoder = json.JSONDecoder()
     at = text.find("{")
-    found = None
+    last = None
     while at >= 0:
         try:
             data, end = decoder.raw_decode(text, at)
@@ -139,9 +139,9 @@ def last_object(text: str) -> JsonObject | None:
             at = text.find("{", at + 1)
             continue
         if isinstance(data, dict):
-            found = data
+            last = data
         at = text.find("{", end)
-    return found
+    return last
 
 
 def _is_refused(data: JsonObject) -> bool:

@@ -71,8 +71,8 @@ class PaddleCloudBackend(Sizing, OfflineCheck, FilesSent):
             return []  # which is an error by itself
         # Keys whose variables are not set were told with their lines.
         has_keys = client.has_own_keys(environ) or bool({settings.AK, settings.SK} & {*reading.unset_keys})
-        found = checks.missing(reading.settings, has_client=client.is_installed(environ), has_own_keys=has_keys)
-        return [*reading.unset, *found]
+        missing = checks.missing(reading.settings, has_client=client.is_installed(environ), has_own_keys=has_keys)
+        return [*reading.unset, *missing]
 
     def check_offline(self, job: Job) -> list[Problem]:
         reading = self._reading()
@@ -83,18 +83,18 @@ class PaddleCloudBackend(Sizing, OfflineCheck, FilesSent):
             folder, _, wrong = self._folder(job, "check")
         except UmiakError as error:
             return list(error.problems)
-        found = checks.problems(folder, self._context.environ)
+        problems = checks.problems(folder, self._context.environ)
         for problem in (*reading.warnings, *checks.warnings(folder)):
             for line in problem.lines("warning"):
                 self._context.tell(line)
-        return [*found, *wrong]
+        return [*problems, *wrong]
 
     def files_sent(self, job: Job) -> FoundFiles | None:
         """The files of the job, or those that the settings name."""
-        made = self._settings()
-        if not made.submit.files:
+        settings = self._settings()
+        if not settings.submit.files:
             return self._archive(job)
-        return upload.found(made, self._context.directory)
+        return upload.found(settings, self._context.directory)
 
     def render(self, job: Job, run_id: str) -> Bundle:
         """The folder, without secrets."""
@@ -157,15 +157,15 @@ class PaddleCloudBackend(Sizing, OfflineCheck, FilesSent):
         """One question to the client."""
         data = self._ask(handle, "state", handle.id)
         word = str(data.get("jobStatus", ""))
-        found = answers.state(word)
-        if found is None:
+        state = answers.state(word)
+        if state is None:
             raise UmiakError.refused(
                 "UM-SUBMIT-237",
                 f"PaddleCloud says a state that is not known here: {word or 'nothing'}",
                 hint=f"`paddlecloud job info {handle.id}` shows the job",
             )
-        reason = str(data.get("message") or "") if found.is_over else ""
-        return JobStatus(state=found, said=word, reason=reason)
+        reason = str(data.get("message") or "") if state.is_over else ""
+        return JobStatus(state=state, said=word, reason=reason)
 
     def logs(self, handle: Handle, wanted: LogsWanted) -> Iterator[LogLine]:
         """The output of every node, by the addresses that the platform tells."""
@@ -239,19 +239,19 @@ class PaddleCloudBackend(Sizing, OfflineCheck, FilesSent):
         return reading.settings
 
     def _folder(self, job: Job, run_id: str) -> tuple[Folder, dict[str, str], list[Problem]]:
-        made = self._settings()
-        files, wrong = upload.find(made, self._context.directory)
+        settings = self._settings()
+        files, wrong = upload.find(settings, self._context.directory)
         names, plan = tuple(sorted(files)), ""
-        if not made.submit.files:
+        if not settings.submit.files:
             archive = self._archive(job)
             plan = rendering.node_plan_text(job, run_id, archive.manifest.digest if archive else "")
             names = (*((rendering.ARCHIVE,) if job.files else ()), rendering.LAUNCHER)
         folder = Folder(
             job=job,
-            settings=made,
+            settings=settings,
             run_id=run_id,
             path=os.path.join(self._context.directory, run_id),
-            client_home=client.home_of(self._context.state_directory, made.secrets),
+            client_home=client.home_of(self._context.state_directory, settings.secrets),
             files=names,
             node_plan=plan,
         )
@@ -311,15 +311,15 @@ class PaddleCloudBackend(Sizing, OfflineCheck, FilesSent):
     def _plain(self, path: str) -> dict[str, str] | None:
         try:
             with open(path, encoding="utf-8") as file:
-                found = json.load(file)
+                data = json.load(file)
         except (OSError, ValueError):
             return None
-        return found if isinstance(found, dict) else None
+        return data if isinstance(data, dict) else None
 
     def list(self) -> list[Handle]:
         """Every job of this person."""
         try:
-            found = list(client.CloudClient(self._context.environ, self._known_home()).jobs())
+            jobs = list(client.CloudClient(self._context.environ, self._known_home()).jobs())
         except OSError as error:
             raise self._not_told(str(error)) from None
-        return [Handle(backend=BACKEND, place=self._place.name, id=job_id) for _, job_id in found if job_id]
+        return [Handle(backend=BACKEND, place=self._place.name, id=job_id) for _, job_id in jobs if job_id]

@@ -22,29 +22,31 @@ if TYPE_CHECKING:
 
 def problems(folder: Folder, environ: Mapping[str, str] = MappingProxyType({})) -> list[Problem]:
     """What is wrong with job and settings. ``environ`` has the job's secrets."""
-    found = [*_shape(folder), *_bad_keys(folder.settings), *_texts(folder, environ)]
+    problems = [*_shape(folder), *_bad_keys(folder.settings), *_texts(folder, environ)]
     job, settings = folder.job, folder.settings
     if settings.submit.start_cmd and not settings.submit.files:
         hint = "write `files: ./*.py ./*.yaml`"
-        found.append(_problem("UM-SUBMIT-225", "submit: start_cmd without files: nothing would be uploaded", hint=hint))
+        problems.append(
+            _problem("UM-SUBMIT-225", "submit: start_cmd without files: nothing would be uploaded", hint=hint)
+        )
     if folder.is_flat and (job.inputs or job.outputs):
         hint = "say train_data_path and output_path in the place's settings, or leave `files` out of them"
-        found.append(
+        problems.append(
             _problem("UM-SUBMIT-225", "inputs and outputs of the job, and files in the place's settings", hint=hint)
         )
-    return found
+    return problems
 
 
 def missing(settings: PaddleCloudSettings, *, has_client: bool, has_own_keys: bool) -> list[Problem]:
     """What this machine lacks. ``has_own_keys``: whether the client has keys that its user gave it."""
-    found = []
-    said = [name for name in (AK, SK) if settings.secrets.get(name)]
-    if len(said) == 1 or (not said and not has_own_keys):
-        names = " and ".join([name for name in (AK, SK) if name not in said])
+    problems = []
+    secrets = [name for name in (AK, SK) if settings.secrets.get(name)]
+    if len(secrets) == 1 or (not secrets and not has_own_keys):
+        names = " and ".join([name for name in (AK, SK) if name not in secrets])
         hint = "export PADDLECLOUD_AK and PADDLECLOUD_SK, or give them to the client: `paddlecloud config`"
-        found.append(_problem("UM-SUBMIT-222", f"submit: {names}: not said, and the client has none", hint=hint))
+        problems.append(_problem("UM-SUBMIT-222", f"submit: {names}: not said, and the client has none", hint=hint))
     if not has_client:
-        found.append(
+        problems.append(
             Problem(
                 code="UM-SUBMIT-227",
                 what="the client is not installed here: paddlecloud",
@@ -52,7 +54,7 @@ def missing(settings: PaddleCloudSettings, *, has_client: bool, has_own_keys: bo
                 hint="install PaddleCloud-Cli as the platform's manual says, then `paddlecloud job -h`",
             )
         )
-    return found
+    return problems
 
 
 def warnings(folder: Folder) -> list[Problem]:

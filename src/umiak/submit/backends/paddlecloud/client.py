@@ -56,9 +56,9 @@ class CloudClient:
             data, wrong = self.ask("list", "--type", "normal", "--page", str(page), "--size", str(PAGE), "--json")
             if wrong:
                 raise OSError(wrong)
-            found = answers.jobs(data)
-            yield from found
-            if len(found) < PAGE:
+            jobs = answers.jobs(data)
+            yield from jobs
+            if len(jobs) < PAGE:
                 return
 
     def find(self, name: str) -> str:
@@ -124,13 +124,13 @@ def home_of(state_directory: str, secrets: Mapping[str, str]) -> str:
 def prepare_home(home: str, secrets: Secrets, environ: Mapping[str, str]) -> None:
     """Write the keys, for their owner alone. Which server is used the person's own file says, if it does."""
     own = _read(_own(environ))
-    made = configparser.RawConfigParser()
-    made.optionxform = str  # type: ignore[assignment, method-assign]
+    parser = configparser.RawConfigParser()
+    parser.optionxform = str  # type: ignore[assignment, method-assign]
     if own.has_section("server"):
-        made["server"] = dict(own["server"])
-    made["token"] = {"token_name": "umiak", "user_ak": secrets[AK], "user_sk": secrets[SK]}
+        parser["server"] = dict(own["server"])
+    parser["token"] = {"token_name": "umiak", "user_ak": secrets[AK], "user_sk": secrets[SK]}
     text = io.StringIO()
-    made.write(text)
+    parser.write(text)
     directory = os.path.join(home, OWN[0])
     private_files.make_directory(home)
     private_files.make_directory(directory)
@@ -150,10 +150,10 @@ def _own(environ: Mapping[str, str]) -> str:
 
 
 def _read(path: str) -> configparser.RawConfigParser:
-    found = configparser.RawConfigParser()
-    found.optionxform = str  # type: ignore[assignment, method-assign]
+    parser = configparser.RawConfigParser()
+    parser.optionxform = str  # type: ignore[assignment, method-assign]
     try:
-        found.read(path, encoding="utf-8")
+        parser.read(path, encoding="utf-8")
     except (configparser.Error, OSError, UnicodeDecodeError):
         return configparser.RawConfigParser()
-    return found
+    return parser

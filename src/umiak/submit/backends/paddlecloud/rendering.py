@@ -71,20 +71,20 @@ class Folder:
 def bundle_of(folder: Folder) -> Bundle:
     """What is written and run. User's files are named only."""
     path = folder.path
-    made = [
+    files = [
         BundleFile(path=f"{path}/{BEFORE}", text=before_hook(folder)),
         BundleFile(path=f"{path}/{CONFIG}", text=config_ini(folder, None), mode=PRIVATE),
         BundleFile(path=f"{path}/{JOB}", text=job_sh(folder), is_on_nodes=False),
         BundleFile(path=f"{path}/{END}", text=END_HOOK),
     ]
     if folder.node_plan:
-        made.append(BundleFile(path=f"{path}/{NODE_PLAN}", text=folder.node_plan))
+        files.append(BundleFile(path=f"{path}/{NODE_PLAN}", text=folder.node_plan))
     names = "".join(f"  {name}\n" for name in folder.files)
     requests = [f"files copied to {path}:\n{names}"]
     if folder.client_home:
         home = f"{folder.client_home}/.paddlecli/config, mode {PRIVATE:o}"
         requests.append(f"file {home}: ak and sk for the client, not shown")
-    return Bundle(files=tuple(made), requests=tuple(requests), commands=(("sh", f"{path}/{JOB}"),))
+    return Bundle(files=tuple(files), requests=tuple(requests), commands=(("sh", f"{path}/{JOB}"),))
 
 
 def node_plan_text(job: Job, run_id: str, digest: str) -> str:
@@ -136,24 +136,24 @@ def variables(folder: Folder) -> list[tuple[str, str]]:
     job, settings = folder.job, folder.settings
     own = dict(job.environment_of(job.roles[0]))
     threads = own.pop(CPU_NUM, "1")
-    found = [
+    pairs = [
         (PADDLEREC_ROLE, "WORKER"),
         ("PADDLEREC_CLUSTER_TYPE", settings.cluster.value.upper()),
         ("use_python3", str(int(settings.config.use_python3))),
         (CPU_NUM, threads),
         ("GLOG_v", "0"),
     ]
-    found += [(name, text or threads) for name, text in settings.flags.texts()]
-    return [*found, *own.items()]
+    pairs += [(name, text or threads) for name, text in settings.flags.texts()]
+    return [*pairs, *own.items()]
 
 
 def _platform(folder: Folder) -> list[tuple[str, str]]:
     settings = folder.settings
     if settings.is_mpi:
-        found = [("storage_type", "hdfs"), ("force_reuse_output_path", "True"), ("fs_name", settings.config.fs_name)]
-        found.append(("FLAGS_rpc_deadline", "300000"))
+        pairs = [("storage_type", "hdfs"), ("force_reuse_output_path", "True"), ("fs_name", settings.config.fs_name)]
+        pairs.append(("FLAGS_rpc_deadline", "300000"))
         names = ("train_data_path", "test_data_path", "output_path", "thirdparty_path")
-        return [*found, *[(name, getattr(settings.config, name)) for name in names]]
+        return [*pairs, *[(name, getattr(settings.config, name)) for name in names]]
     return [
         ("fs_name", settings.config.fs_name),
         ("output_path", settings.config.output_path),

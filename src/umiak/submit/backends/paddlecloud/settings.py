@@ -102,7 +102,7 @@ def read(section: Section, environ: Mapping[str, str]) -> SettingsReading:
     unset = tuple([each for each in findings.problems if each.code == UNSET])
     if len(unset) < len(findings.problems):
         return SettingsReading(settings=None, problems=findings.problems, warnings=findings.warnings)
-    made = PaddleCloudSettings(
+    own_settings = PaddleCloudSettings(
         source=section.place.source,
         cluster=top.cluster,
         timeout_s=top.timeout_s,
@@ -113,7 +113,7 @@ def read(section: Section, environ: Mapping[str, str]) -> SettingsReading:
         plain_secrets=tuple(plain),
     )
     return SettingsReading(
-        settings=made, problems=unset, warnings=findings.warnings, unset=unset, unset_keys=tuple(unset_keys)
+        settings=own_settings, problems=unset, warnings=findings.warnings, unset=unset, unset_keys=tuple(unset_keys)
     )
 
 

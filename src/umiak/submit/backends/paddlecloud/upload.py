@@ -117,20 +117,20 @@ def without_secrets(path: str, settings: PaddleCloudSettings) -> str:
 def _leaks(files: Mapping[str, str], settings: PaddleCloudSettings, directory: str) -> list[Problem]:
     """Files with a key in them: nodes, and everybody who sees the job, could read it."""
     secrets = [secret.encode() for secret in _searched(settings)]
-    found = []
+    problems = []
     for path in files.values():
         if secrets and not _is_source(path, settings, directory) and _has_one(path, secrets):
             what = f"a file to upload has ak or sk in it: {path}"
             hint = "take the key out of it, or leave the file out of `files`"
-            found.append(Problem(code="UM-SUBMIT-229", what=what, hint=hint))
-    return found
+            problems.append(Problem(code="UM-SUBMIT-229", what=what, hint=hint))
+    return problems
 
 
 def _secret_files(files: Mapping[str, str], settings: PaddleCloudSettings, directory: str) -> list[Problem]:
     """Files that look like secrets, unless a pattern names that very file: ``./server.pem``, not ``./*``."""
     from umiak.submit.payload import secret_files
 
-    found = {}
+    paths = {}
     for path in files.values():
         name = os.path.relpath(path, directory)
         try:
@@ -139,9 +139,9 @@ def _secret_files(files: Mapping[str, str], settings: PaddleCloudSettings, direc
         except OSError:
             continue  # to copy it will fail, and say why
         if why and not secret_files.is_named_by([each.removeprefix("./") for each in settings.submit.files], name):
-            found[name] = why
+            paths[name] = why
     hint = "leave them out of `files`, or name each of them there if the job needs it"
-    return [secret_files.problem(found, hint)] if found else []
+    return [secret_files.problem(paths, hint)] if paths else []
 
 
 def _has_one(path: str, secrets: Sequence[bytes]) -> bool:

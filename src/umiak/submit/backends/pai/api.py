@@ -147,10 +147,10 @@ def job_of(answer: JsonMapping) -> CloudJob:
 
 def pods_of(answer: JsonMapping) -> Iterator[CloudPod]:
     """Masters come before workers, and are counted with them."""
-    found = answer.get("Pods") or []
-    types = [str(each.get("Type") or "").lower() for each in found]
+    pods = answer.get("Pods") or []
+    types = [str(each.get("Type") or "").lower() for each in pods]
     masters = sum(each in ("master", "chief") for each in types)
-    for each, kind in zip(found, types, strict=True):
+    for each, kind in zip(pods, types, strict=True):
         number = str(each.get("PodId") or "").rpartition("-")[2]
         rank = int(number) if number.isdigit() else 0
         yield CloudPod(

@@ -58,15 +58,15 @@ class PaiSettings:
 
 def problems(job: Job, own: PaiSettings) -> list[Problem]:
     """What keeps a job from DLC."""
-    found = cloud.wrong_store(own.common, "PAI", "oss")
+    problems = cloud.wrong_store(own.common, "PAI", "oss")
     place = own.common.place
     if job.role(Role.HETER):
         hint = "run it on Kubernetes, or without heter workers"
-        found.append(Problem(code="UM-SUBMIT-264", what="a TFJob of PAI has no nodes for heter workers", hint=hint))
+        problems.append(Problem(code="UM-SUBMIT-264", what="a TFJob of PAI has no nodes for heter workers", hint=hint))
     if not own.quota and any(not own.spec_of(each.role) for each in job.roles):
         hint = f"write `spec =` in [place.{place}], or `quota =` for resources of your own"
-        found.append(Problem(code="UM-SUBMIT-270", what="PAI without a quota needs an instance type", hint=hint))
-    return found
+        problems.append(Problem(code="UM-SUBMIT-270", what="PAI without a quota needs an instance type", hint=hint))
+    return problems
 
 
 def remarks(job: Job, own: PaiSettings) -> list[Problem]:
@@ -87,7 +87,7 @@ def body(job: Job, layout: CloudLayout, own: PaiSettings) -> JsonObject:
     """The request."""
     has_roles = job.mode.has_servers
     command = shlex.join(layout.words)
-    made: JsonObject = {
+    body: JsonObject = {
         "DisplayName": layout.name,
         "Description": f"umiak run {layout.run_id}",
         "WorkspaceId": own.workspace,
@@ -98,17 +98,17 @@ def body(job: Job, layout: CloudLayout, own: PaiSettings) -> JsonObject:
         "Settings": {"Tags": {TAG: layout.name}},
     }
     if own.quota:
-        made["ResourceId"] = own.quota
+        body["ResourceId"] = own.quota
     if own.priority:
-        made["Priority"] = own.priority
+        body["Priority"] = own.priority
     if job.time_limit_s:
-        made["JobMaxRunningTimeMinutes"] = -(-job.time_limit_s // 60)
+        body["JobMaxRunningTimeMinutes"] = -(-job.time_limit_s // 60)
     if has_roles:
-        made["SuccessPolicy"] = "AllWorkers"  # servers wait for their workers
+        body["SuccessPolicy"] = "AllWorkers"  # servers wait for their workers
     if own.vpc:
         ids = {"VpcId": own.vpc, "SwitchId": own.switch, "SecurityGroupId": own.security_group}
-        made["UserVpc"] = {name: text for name, text in ids.items() if text}
-    return made
+        body["UserVpc"] = {name: text for name, text in ids.items() if text}
+    return body
 
 
 def _torch_specs(job: Job, own: PaiSettings) -> list[JsonObject]:
@@ -127,9 +127,9 @@ def _tf_specs(job: Job, own: PaiSettings) -> list[JsonObject]:
 
 
 def _node(job: Job, role: RoleSpec, own: PaiSettings) -> JsonObject:
-    made: JsonObject = {"Image": job.image or own.common.image, "RestartPolicy": "Never"}
+    node: JsonObject = {"Image": job.image or own.common.image, "RestartPolicy": "Never"}
     if own.spec_of(role.role):
-        return {**made, "EcsSpec": own.spec_of(role.role)}
+        return {**node, "EcsSpec": own.spec_of(role.role)}
     needs = role.resource
     resource = {
         "CPU": f"{needs.cpus:g}" if needs.cpus else "",
@@ -137,7 +137,7 @@ def _node(job: Job, role: RoleSpec, own: PaiSettings) -> JsonObject:
         "SharedMemory": f"{-(-needs.shared_memory_bytes // GIB)}Gi" if needs.shared_memory_bytes else "",
         "GPU": str(needs.devices) if needs.devices else "",
     }
-    return {**made, "ResourceConfig": {name: text for name, text in resource.items() if text}}
+    return {**node, "ResourceConfig": {name: text for name, text in resource.items() if text}}
 
 
 def _source(mount: CloudMount, own: PaiSettings) -> JsonObject:

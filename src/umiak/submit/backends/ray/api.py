@@ -64,10 +64,10 @@ class RayApi:
         return None if data is None else _object(data)
 
     def jobs(self) -> list[JsonObject]:
-        found = _parsed(repeat(lambda: self._answer("GET", "/api/jobs/")))
-        if not isinstance(found, list):
+        jobs = _parsed(repeat(lambda: self._answer("GET", "/api/jobs/")))
+        if not isinstance(jobs, list):
             raise Unanswered("the answer is no list", again=False)
-        return [each for each in found if isinstance(each, dict)]
+        return [each for each in jobs if isinstance(each, dict)]
 
     def stop(self, run_id: str) -> None:
         repeat(lambda: self._answer("POST", f"/api/jobs/{quote(run_id)}/stop", b""))
@@ -79,8 +79,8 @@ class RayApi:
     def states(self, kind: str, name: str, text: str) -> list[JsonObject]:
         """Rows of Ray's state: ``placement_groups`` or ``actors`` of which a column is this text."""
         asked = {"detail": "1", "limit": "10000", "filter_keys": name, "filter_predicates": "=", "filter_values": text}
-        found = _object(repeat(lambda: self._answer("GET", f"/api/v0/{kind}?{urlencode(asked)}")))
-        rows = (((found.get("data") or {}).get("result")) or {}).get("result")
+        answer = _object(repeat(lambda: self._answer("GET", f"/api/v0/{kind}?{urlencode(asked)}")))
+        rows = (((answer.get("data") or {}).get("result")) or {}).get("result")
         return [each for each in rows or () if isinstance(each, dict)]
 
     # ---- logs
@@ -230,7 +230,7 @@ def _parsed(data: bytes) -> Any:
 
 
 def _object(data: bytes) -> JsonObject:
-    found = _parsed(data)
-    if not isinstance(found, dict):
+    parsed = _parsed(data)
+    if not isinstance(parsed, dict):
         raise Unanswered("the answer is no JSON object", again=False)
-    return found
+    return parsed

@@ -66,21 +66,21 @@ class RayBackend(SessionAccess, FilesSent):
 
     def check(self, job: Job) -> list[Problem]:
         """What can be seen from here; the cluster is not asked."""
-        found: list[Problem] = []
+        problems: list[Problem] = []
         sent: set[str] = set()
         self._found.clear()  # what was found for an earlier job may have changed
         if plan.files_of(job):
             try:
                 sent = {each.path for each in self._files(job).manifest.files}
             except UmiakError as error:
-                found += error.problems
+                problems += error.problems
         if settings_of_place.headers(self.settings, self._context.environ) is None:
-            found.append(self._bad_headers())
+            problems.append(self._bad_headers())
         # Files that can't be read are one problem, not a second one for the script among them.
         missing = [
-            each for each in checks.problems(job, self.settings, sent) if not found or each.code != "UM-SUBMIT-326"
+            each for each in checks.problems(job, self.settings, sent) if not problems or each.code != "UM-SUBMIT-326"
         ]
-        return [*found, *missing]
+        return [*problems, *missing]
 
     def files_sent(self, job: Job) -> FoundFiles | None:
         return self._files(job) if plan.files_of(job) else None

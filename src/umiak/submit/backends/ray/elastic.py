@@ -84,11 +84,11 @@ class ElasticDriver(driver.RunDriver):
 
         run = self._run
         first = self._reserve(run.nodes[: run.least])
-        found = [(first, index) for index in range(run.least)]
+        reserved = [(first, index) for index in range(run.least)]
         for node in run.nodes[run.least :]:
             group = placement_group([dict(node.bundle)], strategy="PACK", name=f"{run.run_id}/{node.name}")
-            found.append((group, 0))
-        return found
+            reserved.append((group, 0))
+        return reserved
 
     def _begin(self, rank: int) -> None:
         """Ask for an actor; it answers when there is room for it."""
@@ -102,16 +102,16 @@ class ElasticDriver(driver.RunDriver):
 
     def _answered(self, rank: int, question: str, answer: Any) -> None:
         try:
-            told = self._ray.get(answer)
+            reply = self._ray.get(answer)
         except self._ray.exceptions.RayError as error:
             self._lost(rank, error)
             return
         if question == "where":
-            self._start_node(rank, *told)
+            self._start_node(rank, *reply)
         elif question == "start":
-            self._started(rank, told)
+            self._started(rank, reply)
         else:
-            self._read(rank, *told)
+            self._read(rank, *reply)
 
     def _start_node(self, rank: int, host: str, port: int, ray_node: str) -> None:
         actor = self._joining[rank]

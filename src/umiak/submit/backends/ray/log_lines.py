@@ -73,9 +73,9 @@ def _seconds(mark: bytes) -> float | None:
 
 def line_of(text: str, position: int) -> LogLine:
     """Who has written a line."""
-    found = _TAG.match(text)
-    if found is None:
+    match = _TAG.match(text)
+    if match is None:
         return LogLine(source=RAY, text=text, position=str(position))
-    role = Role(found[2]) if found[2] else None
-    rank = int(found[3]) if found[3] else None
-    return LogLine(source=found[1], text=found[4], position=str(position), role=role, rank=rank)
+    role = Role(match[2]) if match[2] else None
+    rank = int(match[3]) if match[3] else None
+    return LogLine(source=match[1], text=match[4], position=str(position), role=role, rank=rank)

@@ -108,10 +108,10 @@ class RunNode:
         """
         with self._changed:
             self._changed.wait_for(lambda: self._lines or self._code is not None, WAIT_S)
-            found = [self._lines.popleft() for _ in range(min(LINES, len(self._lines)))]
-            self._waiting_bytes -= sum(map(len, found))
+            lines = [self._lines.popleft() for _ in range(min(LINES, len(self._lines)))]
+            self._waiting_bytes -= sum(map(len, lines))
             self._changed.notify_all()
-            return found, None if self._lines or found else self._code, self._news()
+            return lines, None if self._lines or lines else self._code, self._news()
 
     def _news(self) -> str:
         try:
@@ -259,9 +259,9 @@ def _descendants(ancestor: int) -> list[int]:
             continue
         # The command's name stands in brackets and may hold anything, so count from its last bracket.
         children.setdefault(int(text[text.rindex(b")") + 2 :].split()[1]), []).append(int(name))
-    found, waiting = [], [ancestor]
+    descendants, waiting = [], [ancestor]
     while waiting:
         own = children.get(waiting.pop(), [])
-        found += own
+        descendants += own
         waiting += own
-    return found
+    return descendants

@@ -32,13 +32,13 @@ class Package:
 
 def pack(files: Mapping[str, bytes]) -> Package:
     """The same files give the same bytes, and so the same name."""
-    made = io.BytesIO()
-    with zipfile.ZipFile(made, "w", zipfile.ZIP_STORED) as archive:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
         for path in sorted(files):
             member = zipfile.ZipInfo(path, LONG_AGO)
             member.external_attr = 0o644 << 16
             archive.writestr(member, files[path])
-    data = made.getvalue()
+    data = buffer.getvalue()
     return Package(name=f"_umiak_{hashlib.sha256(data).hexdigest()[:32]}.zip", data=data)
 
 

@@ -122,13 +122,13 @@ def bundle_of(role: RoleSpec, settings: RaySettings, share: int = 1) -> tuple[tu
     Ray places nothing that takes nothing, so that it is a CPU at least.
     """
     wanted = role.resource
-    found = {"CPU": wanted.cpus / share if wanted.cpus else 1.0}
+    resources = {"CPU": wanted.cpus / share if wanted.cpus else 1.0}
     if wanted.devices:
-        found[settings.resource_of(wanted.device)] = wanted.devices / share
+        resources[settings.resource_of(wanted.device)] = wanted.devices / share
     if wanted.memory_bytes:
-        found["memory"] = float(wanted.memory_bytes // share)
-    found.update(settings.resources)
-    return tuple(found.items())
+        resources["memory"] = float(wanted.memory_bytes // share)
+    resources.update(settings.resources)
+    return tuple(resources.items())
 
 
 def node_plans(job: Job, run_id: str, digest: str = UNKNOWN_DIGEST) -> dict[str, NodePlan]:

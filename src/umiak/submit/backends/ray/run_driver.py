@@ -179,14 +179,14 @@ class RunDriver:
     def _start(self, group: Any) -> None:
         run = self._run
         self._actors = [self._actor(rank, group, rank) for rank in range(len(run.nodes))]
-        found = self._all([each.where.remote() for each in self._actors])
-        hosts = [address for address, _, _ in found]
-        master = join_host_port(*found[0][:2])
+        places = self._all([each.where.remote() for each in self._actors])
+        hosts = [address for address, _, _ in places]
+        master = join_host_port(*places[0][:2])
         token = os.urandom(16).hex()
         started = []
         for rank, (node, actor) in enumerate(zip(run.nodes, self._actors, strict=True)):
             say(f"{node.name} is on {hosts[rank]}")
-            self._reports.placed(rank, found[rank][2])
+            self._reports.placed(rank, places[rank][2])
             order = self._order(rank, {**plans.environment(run, rank, hosts, master), TOKEN: token})
             started.append(actor.start.remote(order))
         for rank, why in enumerate(self._all(started)):
@@ -201,8 +201,8 @@ class RunDriver:
             _, waiting = self._ray.wait(waiting, num_returns=len(waiting), timeout=LOOK_S)
             if self._is_signalled and waiting:
                 raise StoppedEarly
-        found: list[Any] = self._ray.get(asked)
-        return found
+        answers: list[Any] = self._ray.get(asked)
+        return answers
 
     # ---- running
 
@@ -278,8 +278,8 @@ class RunDriver:
         try:
             from ray.experimental.internal_kv import _internal_kv_get
 
-            said = _internal_kv_get(f"gcs://{plans.grace_name(self._run.run_id)}".encode())
-            return float(said) if said else GRACE_S
+            seconds = _internal_kv_get(f"gcs://{plans.grace_name(self._run.run_id)}".encode())
+            return float(seconds) if seconds else GRACE_S
         except Exception:  # noqa: BLE001 - not a part of Ray that is promised
             return GRACE_S
 
@@ -294,8 +294,8 @@ def exit_code_of(codes: Iterable[int], *, has_lost: bool) -> int:
     When an actor dies, the kernel asks its launcher to stop, which tells the others:
     these may have ended so before Ray says that a node was lost. They are its consequences.
     """
-    told = 128 + signal.SIGTERM
-    return next((code for code in codes if code and not (has_lost and code == told)), 0)
+    stopped = 128 + signal.SIGTERM
+    return next((code for code in codes if code and not (has_lost and code == stopped)), 0)
 
 
 def show(lines: Iterable[str], node: str) -> None:
@@ -307,20 +307,20 @@ def show(lines: Iterable[str], node: str) -> None:
 
 def tagged(line: str, node: str) -> str:
     """A line with who has written it; launchers have tagged those of their workers."""
-    found = TAG.match(line)
-    return f"[{found[1]}.{found[2]}] {line[found.end() :]}" if found else f"[launcher.{node}] {line}"
+    match = TAG.match(line)
+    return f"[{match[1]}.{match[2]}] {line[match.end() :]}" if match else f"[launcher.{node}] {line}"
 
 
 def _options(bundle: Iterable[tuple[str, float]]) -> JsonObject:
     """A bundle in the words of an actor."""
     words = {"CPU": "num_cpus", "GPU": "num_gpus", "memory": "memory"}
-    found: JsonObject = {}
+    options: JsonObject = {}
     for name, count in bundle:
         if name in words:
-            found[words[name]] = count
+            options[words[name]] = count
         else:
-            found.setdefault("resources", {})[name] = count
-    return found
+            options.setdefault("resources", {})[name] = count
+    return options
 
 
 def _resources(bundle: Iterable[tuple[str, float]]) -> str:

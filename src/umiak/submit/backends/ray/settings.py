@@ -49,7 +49,7 @@ def _address(_: Key, node: Node) -> str:
 def _resources(_: Key, node: Node) -> tuple[tuple[str, float], ...]:
     if not isinstance(node, Section):
         raise WrongType
-    found = []
+    resources = []
     for entry in node.entries:
         number = entry.node.data if isinstance(entry.node, Scalar) else None
         if not is_name(entry.key) or isinstance(number, bool) or not isinstance(number, (int, float)) or number <= 0:
@@ -57,8 +57,8 @@ def _resources(_: Key, node: Node) -> tuple[tuple[str, float], ...]:
                 f"expected a resource of a node, got {shortened(entry.key)}",
                 hint="write it as `{ fast_disk = 1 }`, more than 0",
             )
-        found.append((entry.key, float(number)))
-    return tuple(found)
+        resources.append((entry.key, float(number)))
+    return tuple(resources)
 
 
 def _absolute(_: Key, node: Node) -> str:
@@ -135,19 +135,19 @@ def read(place: NamedPlace) -> RaySettings:
 
 def headers(settings: RaySettings, environ: Mapping[str, str]) -> dict[str, str] | None:
     """What every request carries; None if the variable is no JSON object of texts."""
-    found = {}
+    headers = {}
     token = environ.get(settings.token_variable)
     if token:
-        found["Authorization"] = f"Bearer {token}"
+        headers["Authorization"] = f"Bearer {token}"
     text = environ.get(settings.headers_variable)
     if text:
         import json
 
         try:
-            said = json.loads(text)
+            data = json.loads(text)
         except ValueError:
             return None
-        if not isinstance(said, dict) or not all(isinstance(each, str) for each in said.values()):
+        if not isinstance(data, dict) or not all(isinstance(each, str) for each in data.values()):
             return None
-        found.update(said)
-    return found
+        headers.update(data)
+    return headers

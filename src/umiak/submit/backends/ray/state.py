@@ -39,29 +39,29 @@ def has_ended(job: JsonMapping) -> bool:
 
 def reports_in(text: str) -> dict[str, NodeReport]:
     """What the driver has written about its nodes, by name: one JSON object to a line, of which the last counts."""
-    found: dict[str, NodeReport] = {}
+    reports: dict[str, NodeReport] = {}
     for line in text.splitlines():
         name, _, report = line.partition(" ")
-        made = node_report.from_text(report)
-        if made:
-            found[name] = made
-    return found
+        report_of_node = node_report.from_text(report)
+        if report_of_node:
+            reports[name] = report_of_node
+    return reports
 
 
 def places_in(text: str) -> dict[str, str]:
     """From the same file: Ray's ids of the nodes on which those of the run are, by name."""
     import json
 
-    found: dict[str, str] = {}
+    places: dict[str, str] = {}
     for line in text.splitlines():
-        name, _, said = line.partition(" ")
+        name, _, text_of_node = line.partition(" ")
         try:
-            told = json.loads(said)
+            data = json.loads(text_of_node)
         except ValueError:
             continue
-        if isinstance(told, dict) and isinstance(told.get(PLACE), str):
-            found[name] = told[PLACE]
-    return in_order(found)
+        if isinstance(data, dict) and isinstance(data.get(PLACE), str):
+            places[name] = data[PLACE]
+    return in_order(places)
 
 
 def living_in(actors: Sequence[JsonMapping]) -> dict[str, str]:
@@ -135,18 +135,22 @@ def _nodes(state: State, actors: Sequence[JsonMapping], reports: Mapping[str, No
     """Actors that are there, and what is known of those that were;
     of an actor that came again after a loss the living one counts.
     """
-    found = (
+    by_name = (
         {} if state.is_over else {each.name: each for each in sorted(map(_node, actors), key=_is_dead, reverse=True)}
     )
     for name, report in reports.items():
-        there = found.get(name) or _named(name, state)
+        there = by_name.get(name) or _named(name, state)
         is_gone = state.is_over or there.state is State.STOPPING
-        told = report.state if report.state.is_over or not is_gone else there.state
-        told = end_of_node(state, told, report.exit_code)
-        found[name] = replace(
-            there, host=report.host, state=told, exit_code=report.exit_code, reason=report.reason_in(told)
+        state_of_node = report.state if report.state.is_over or not is_gone else there.state
+        state_of_node = end_of_node(state, state_of_node, report.exit_code)
+        by_name[name] = replace(
+            there,
+            host=report.host,
+            state=state_of_node,
+            exit_code=report.exit_code,
+            reason=report.reason_in(state_of_node),
         )
-    return tuple(found[name] for name in in_order(found))
+    return tuple(by_name[name] for name in in_order(by_name))
 
 
 def _is_dead(node: NodeStatus) -> bool:
@@ -162,8 +166,8 @@ def _reason(job: JsonMapping) -> str:
         return f"exit code {code}" if code >= 0 else f"its driver was killed by signal {-code}"
     lines = [line.strip() for line in str(job.get("message") or "").splitlines() if line.strip()]
     kind = str(job.get("error_type") or "")
-    said = " ".join([*lines[:1], *(lines[-1:] if len(lines) > 1 else [])])[:300]
-    return f"{kind}: {said}" if kind else said
+    summary = " ".join([*lines[:1], *(lines[-1:] if len(lines) > 1 else [])])[:300]
+    return f"{kind}: {summary}" if kind else summary
 
 
 def _waits(group: JsonMapping) -> str:

@@ -88,13 +88,13 @@ class SharedStore(RunStore):
         """The content hash of a job's files, which are then in this directory."""
         from umiak.submit.payload import file_set, unpack
 
-        found = file_set.collect(files, directory)
+        collected = file_set.collect(files, directory)
         store = f"{self.root}/files"
-        digest = found.manifest.digest
+        digest = collected.manifest.digest
         if not os.path.isdir(self.kept(digest)):
             archive = f"{store}/.{digest}.{os.urandom(6).hex()}.tar.gz"
             try:
-                file_set.pack(found, archive)
+                file_set.pack(collected, archive)
                 unpack.unpack(digest, store, archive)
             finally:
                 private_files.remove(archive)

@@ -49,7 +49,7 @@ def follow(run: SharedRun, info: RunInfo, wanted: LogsWanted, is_over: Callable[
 
 def sources(run: SharedRun, info: RunInfo, wanted: LogsWanted, *, is_over: bool) -> list[LogSource]:
     """The files that there are now, of those that are wanted."""
-    found = []
+    sources_there = []
     for node in sorted(map(int, filter(is_digits, _names(run.logs)))):
         directory = os.path.join(run.logs, str(node))
         for name in sorted(_names(directory)):
@@ -59,14 +59,14 @@ def sources(run: SharedRun, info: RunInfo, wanted: LogsWanted, *, is_over: bool)
             if role is not None and is_digits(number):
                 rank = _rank(info, node, role, int(number), directory)
                 if rank is not None:
-                    found.append(LogSource(name=f"{role.value}.{rank}", path=path, role=role, rank=rank))
+                    sources_there.append(LogSource(name=f"{role.value}.{rank}", path=path, role=role, rank=rank))
                 elif is_over:  # else it will be known in a moment
-                    found.append(LogSource(name=f"{role.value}.{node}-{number}", path=path, role=role))
+                    sources_there.append(LogSource(name=f"{role.value}.{node}-{number}", path=path, role=role))
             elif name == layout.LAUNCHER_LOG:
-                found.append(LogSource(name=f"launcher.{node}", path=path))
+                sources_there.append(LogSource(name=f"launcher.{node}", path=path))
     if layout.JOB_LOG in _names(run.logs):
-        found.append(LogSource(name=JOB, path=os.path.join(run.logs, layout.JOB_LOG)))
-    return sorted([each for each in found if wanted.asks_for(each.role, each.rank)], key=order)
+        sources_there.append(LogSource(name=JOB, path=os.path.join(run.logs, layout.JOB_LOG)))
+    return sorted([each for each in sources_there if wanted.asks_for(each.role, each.rank)], key=order)
 
 
 def _rank(info: RunInfo, node: int, role: Role, number: int, directory: str) -> int | None:

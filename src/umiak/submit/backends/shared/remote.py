@@ -100,15 +100,15 @@ class RemoteHosts:
         if missing := self.missing():
             return missing
         answers = self.connections.ask(self.all, lambda _: {"do": "check"}, timeout_s=ASK_S)
-        found = []
+        problems = []
         for host, answer in zip(self.all, answers, strict=True):
             if isinstance(answer, HostFailure):
-                found.append(answer.problem)
+                problems.append(answer.problem)
             elif answer["unwritable"]:
                 what = f"{host.label}: can't be written: {answer['directory']}"
                 hint = "name another directory of yours that all nodes see"
-                found.append(Problem(code="UM-SUBMIT-109", what=what, why=answer["unwritable"], hint=hint))
-        return found
+                problems.append(Problem(code="UM-SUBMIT-109", what=what, why=answer["unwritable"], hint=hint))
+        return problems
 
     def ask(self, word: str, *, timeout_s: float = ASK_S, **more: object) -> list[Any]:
         """The answer of each host, or a `HostFailure`."""
@@ -120,8 +120,8 @@ class RemoteHosts:
         from umiak.submit.backends.ssh.connections import HostFailure
 
         answers = [each for each in self.ask("reports", run=run_id) if not isinstance(each, HostFailure)]
-        found = {int(number): from_text(text) for each in answers for number, text in each["reports"]}
-        return {number: each for number, each in found.items() if each}
+        by_node = {int(number): from_text(text) for each in answers for number, text in each["reports"]}
+        return {number: each for number, each in by_node.items() if each}
 
     def bring(
         self,
@@ -210,8 +210,8 @@ class RemoteStore:
         what a job has begun with it keeps.
         """
         texts = filled_texts(submission.bundle, run)
-        found = collected(submission.job, directory)
-        failures = self._hosts.bring(run.run_id, texts, submission.secrets, found)
+        files = collected(submission.job, directory)
+        failures = self._hosts.bring(run.run_id, texts, submission.secrets, files)
         UmiakError.raise_any([each.problem for each in failures], Exit.REFUSED)
 
     def info(self, run: SharedRun) -> RunInfo:
@@ -231,8 +231,8 @@ class RemoteStore:
         return end_of(self.read(run, layout.END))
 
     def read(self, run: SharedRun, name: str) -> str | None:
-        found: str | None = self.asked("read", run=run.run_id, names=[name])["texts"][name]
-        return found
+        text: str | None = self.asked("read", run=run.run_id, names=[name])["texts"][name]
+        return text
 
     def reports(self, run: SharedRun) -> dict[int, NodeReport]:
         return self._hosts.reports(run.run_id)

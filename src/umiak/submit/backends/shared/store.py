@@ -182,8 +182,8 @@ class RunStore:
             names = [name for name in os.listdir(run.logs) if is_digits(name)]
         except FileNotFoundError:
             return {}
-        found = {int(name): report_file.read(os.path.join(run.logs, name)) for name in names}
-        return {number: each for number, each in found.items() if each}
+        by_node = {int(name): report_file.read(os.path.join(run.logs, name)) for name in names}
+        return {number: each for number, each in by_node.items() if each}
 
     def read(self, run: SharedRun, name: str) -> str | None:
         try:

@@ -68,25 +68,25 @@ class SlurmCommands:
         job_id = done.stdout.strip().partition(";")[0]
         if done.returncode == 0 and is_digits(job_id):
             return job_id
-        said = _message(done)
-        is_sent = any(each in said for each in NOBODY_KNOWS) and not any(each in said for each in NOTHING_SENT)
+        message = _message(done)
+        is_sent = any(each in message for each in NOBODY_KNOWS) and not any(each in message for each in NOTHING_SENT)
         if done.returncode < 0 or done.returncode == 0 or is_sent:
-            raise AnswerLost(self._place, said or f"sbatch ended with {done.returncode}")
-        if any(each in said for each in NOTHING_SENT):
-            raise self._silent(said)
+            raise AnswerLost(self._place, message or f"sbatch ended with {done.returncode}")
+        if any(each in message for each in NOTHING_SENT):
+            raise self._silent(message)
         hint = f"`sbatch --test-only {path}` asks again; `sinfo` and `sacctmgr show assoc` list what you may use"
-        raise UmiakError.refused("UM-SUBMIT-144", f"place {self._place}: Slurm refused the job", why=said, hint=hint)
+        raise UmiakError.refused("UM-SUBMIT-144", f"place {self._place}: Slurm refused the job", why=message, hint=hint)
 
     def named(self, name: str) -> list[str]:
         """The ids of jobs with this name that Slurm knows: those in its memory, then those in its accounting."""
         done = self._asked(["squeue", "--noheader", "--states=all", f"--name={name}", "--me", "--format=%A"])
-        found = done.stdout.split()
-        if not found:
+        numbers = done.stdout.split()
+        if not numbers:
             done = self._asked(
                 ["sacct", *SACCT, "--starttime=now-30days", f"--name={name}", "--format=JobIDRaw"], may_fail=True
             )
-            found = done.stdout.split() if done.returncode == 0 else []
-        return sorted({each for each in found if is_digits(each)}, key=int)
+            numbers = done.stdout.split() if done.returncode == 0 else []
+        return sorted({each for each in numbers if is_digits(each)}, key=int)
 
     def jobs(self, job_id: str) -> tuple[SlurmJob, ...]:
         """The components of a job; none if Slurm knows no such job."""

@@ -58,10 +58,15 @@ def sbatch_environment(
     """The environment of sbatch, which Slurm gives to the job.
     No secret, nothing of a job around this one, and no variable that would override what the script says.
     """
-    said = {line.split()[1].partition("=")[0] for line in text.splitlines() if line.startswith("#SBATCH --")}
-    overriding = {"SBATCH_" + name.removeprefix("--").replace("-", "_").upper() for name in said}
-    overriding |= {"SBATCH_TIMELIMIT" if "--time" in said else "", "SBATCH_ARRAY_INX", "SBATCH_EXPORT", "SBATCH_WAIT"}
-    overriding |= {"SBATCH_REQUEUE", "SBATCH_NO_REQUEUE", "SBATCH_EXCLUSIVE" if "--exclusive" in said else ""}
+    options = {line.split()[1].partition("=")[0] for line in text.splitlines() if line.startswith("#SBATCH --")}
+    overriding = {"SBATCH_" + name.removeprefix("--").replace("-", "_").upper() for name in options}
+    overriding |= {
+        "SBATCH_TIMELIMIT" if "--time" in options else "",
+        "SBATCH_ARRAY_INX",
+        "SBATCH_EXPORT",
+        "SBATCH_WAIT",
+    }
+    overriding |= {"SBATCH_REQUEUE", "SBATCH_NO_REQUEUE", "SBATCH_EXCLUSIVE" if "--exclusive" in options else ""}
 
     def is_kept(name: str) -> bool:
         if name in _KEPT:

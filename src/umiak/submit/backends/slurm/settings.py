@@ -67,16 +67,16 @@ def _line(_: Key, node: Node) -> str:
 
 
 def _lines(key: Key, node: Node) -> tuple[str, ...]:
-    found: tuple[str, ...] = kinds.NAMES.read(key, node)
-    for each in found:
+    lines: tuple[str, ...] = kinds.NAMES.read(key, node)
+    for each in lines:
         if not each.isprintable():
             raise BadValue(f"more than one line: {shortened(each)}", hint="write a list of lines")
-    return found
+    return lines
 
 
 def _arguments(key: Key, node: Node) -> tuple[str, ...]:
-    found = _lines(key, node)
-    for each in found:
+    arguments = _lines(key, node)
+    for each in arguments:
         option = each.partition("=")[0]
         if not _ARGUMENT.match(each):
             raise BadValue(
@@ -86,7 +86,7 @@ def _arguments(key: Key, node: Node) -> tuple[str, ...]:
             raise BadValue("job arrays are not supported", hint="submit one run for each task")
         if option in _OURS:
             raise BadValue(f"set by umiak itself: {option}")
-    return found
+    return arguments
 
 
 HOST = Kind(phrase="a host, as in me@login1", read=_host)

@@ -58,16 +58,16 @@ class SlurmFacts:
 
 def from_scontrol(text: str) -> tuple[SlurmJob, ...]:
     """The components in ``scontrol show job --oneliner``, times in seconds since 1970."""
-    found = []
+    states = []
     for line in text.splitlines():
         words: dict[str, str] = {}
         for word in line.split(" "):
-            name, equals, said = word.partition("=")
+            name, equals, value = word.partition("=")
             if equals:
-                words.setdefault(name, said)  # a name in a path or a comment comes later
+                words.setdefault(name, value)  # a name in a path or a comment comes later
         if "JobState" in words:
-            found.append(_job(words, SCONTROL_FIELDS))
-    return tuple(found)
+            states.append(_job(words, SCONTROL_FIELDS))
+    return tuple(states)
 
 
 def from_sacct(text: str) -> tuple[SlurmJob, ...]:
@@ -172,7 +172,7 @@ def _nodes(info: RunInfo, facts: SlurmFacts, state: State) -> tuple[NodeStatus, 
         return ()
     from umiak.platforms.slurm import expand  # a dry run never needs it
 
-    found = []
+    nodes = []
     for number, job in enumerate(facts.jobs):
         group = info.roles[number] if number < len(info.roles) else None
         try:
@@ -180,7 +180,7 @@ def _nodes(info: RunInfo, facts: SlurmFacts, state: State) -> tuple[NodeStatus, 
         except ValueError:
             hosts = (job.nodes,)
         role = Role(group.role) if group else None
-        found += [
+        nodes += [
             NodeStatus(name=host, host=host, role=role, rank=rank, state=state) for rank, host in enumerate(hosts)
         ]
-    return tuple(found)
+    return tuple(nodes)

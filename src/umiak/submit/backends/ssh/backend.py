@@ -48,8 +48,8 @@ def read_settings(place: NamedPlace, context: SubmitContext) -> SshSettings:
     """
     from umiak.schema.findings import Findings
 
-    said = place.settings.get("config")
-    path = getattr(said.node, "data", None) if said else None
+    config_path = place.settings.get("config")
+    path = getattr(config_path.node, "data", None) if config_path else None
     home = context.environ.get("HOME") or os.path.expanduser("~")
     config = os.path.join(context.directory, os.path.expanduser(str(path))) if path else f"{home}/.ssh/config"
     text = ""
@@ -61,12 +61,12 @@ def read_settings(place: NamedPlace, context: SubmitContext) -> SshSettings:
         why = error.strerror if isinstance(error, OSError) else str(error)
         raise UmiakError.of("UM-SUBMIT-100", f"the ssh config can't be read: {config}", why=why) from None
     findings = Findings()
-    found = settings.read(place.settings, place.name, findings, text, config=config)
+    own_settings = settings.read(place.settings, place.name, findings, text, config=config)
     UmiakError.raise_any(findings.problems)
-    for named in (found.access.key, found.access.known_hosts):
+    for named in (own_settings.access.key, own_settings.access.known_hosts):
         if named:
             trusted_files.check(os.path.expanduser(named), context.environ)
-    return found
+    return own_settings
 
 
 class SshBackend(OfflineCheck, FilesSent, SshNodes):
@@ -218,14 +218,14 @@ class SshBackend(OfflineCheck, FilesSent, SshNodes):
         from umiak.submit.backends.ssh.starting import JobStart
 
         job, run_id = submission.job, submission.run_id
-        found = _files(job, self._context.directory)
-        facts = self._facts(submission, found)
+        files = _files(job, self._context.directory)
+        facts = self._facts(submission, files)
         start = JobStart(self.connections, self._place, run_id)
-        if found and (lacking := [host for host, each in facts.items() if each.needs_files]):
-            start.send_files(lacking, found)
+        if files and (lacking := [host for host, each in facts.items() if each.needs_files]):
+            start.send_files(lacking, files)
         secrets = dict(submission.secrets)
         known = plan.KnownAtStart(
-            files=found.manifest.digest if found else "",
+            files=files.manifest.digest if files else "",
             port=str(next(iter(facts.values())).port),
             devices=tuple(each.devices for each in facts.values()),
         )
@@ -299,20 +299,20 @@ class SshBackend(OfflineCheck, FilesSent, SshNodes):
         answers = self.connections.ask(
             hosts, lambda host: {"do": "status", "run": handle.id, "host": host.directory_name}
         )
-        found: list[tuple[HostOutput, list[str]]] = []
+        outputs: list[tuple[HostOutput, list[str]]] = []
         for host, answer in zip(hosts, answers, strict=True):
             if isinstance(answer, HostFailure):
                 why = answer.problem.what.partition(": ")[2]
                 why = f"{why}: {answer.problem.why}" if answer.problem.why else why
                 since = self._unreachable_since.setdefault(host.label, time.monotonic())
                 is_long = time.monotonic() - since >= self.settings.lost_after_s
-                found.append((HostOutput(label=host.label, unreachable=why, is_unreachable_long=is_long), []))
+                outputs.append((HostOutput(label=host.label, unreachable=why, is_unreachable_long=is_long), []))
                 continue
             self._unreachable_since.pop(host.label, None)
             status = decode(JobStatus, answer["status"]) if answer["status"] else None
-            said = HostOutput(label=host.label, status=status, is_elastic=bool(answer["is_elastic"]))
-            found.append((said, answer["machines"]))
-        return found
+            output = HostOutput(label=host.label, status=status, is_elastic=bool(answer["is_elastic"]))
+            outputs.append((output, answer["machines"]))
+        return outputs
 
     def logs(self, handle: Handle, wanted: LogsWanted) -> Iterator[LogLine]:
         """The lines of all hosts as they come."""
@@ -375,8 +375,8 @@ def _files(job: Job, directory: str) -> FoundFiles | None:
         return None
     from umiak.submit.payload import file_set
 
-    found = file_set.collect(asked, directory)
-    names = {each.path for each in found.manifest.files}
+    files = file_set.collect(asked, directory)
+    names = {each.path for each in files.manifest.files}
     missing = [name for name in asked.include if name not in names] if asked is not job.files else []
     if missing:
         raise UmiakError(
@@ -389,4 +389,4 @@ def _files(job: Job, directory: str) -> FoundFiles | None:
                 for name in missing
             )
         )
-    return found
+    return files

@@ -67,12 +67,12 @@ def disk_full(host: SshHost, path: str, why: str) -> Problem:
 
 def of_host(host: SshHost, facts: HostFacts, framework: FrameworkName, needed_bytes: int) -> list[Problem]:
     """Everything that is wrong with one host."""
-    found = []
+    problems = []
     if facts.free_bytes < needed_bytes or facts.free_files == 0:
         why = f"{facts.free_bytes / MIB:.0f} MiB left, {needed_bytes / MIB:.0f} MiB needed"
-        found.append(disk_full(host, facts.directory, why if facts.free_files != 0 else "no inodes are left"))
+        problems.append(disk_full(host, facts.directory, why if facts.free_files != 0 else "no inodes are left"))
     elif facts.unwritable:
-        found.append(
+        problems.append(
             Problem(
                 code="UM-SUBMIT-109",
                 what=f"{host.label}: can't be written: {facts.directory}",
@@ -81,7 +81,7 @@ def of_host(host: SshHost, facts: HostFacts, framework: FrameworkName, needed_by
             )
         )
     if facts.import_error:
-        found.append(
+        problems.append(
             Problem(
                 code="UM-SUBMIT-108",
                 what=f"{host.label}: can't be imported: {framework.value}",
@@ -91,7 +91,7 @@ def of_host(host: SshHost, facts: HostFacts, framework: FrameworkName, needed_by
         )
     skew_s = abs(facts.now_s - facts.asked_s) - facts.unsure_s
     if skew_s > MOST_SKEW_S:
-        found.append(
+        problems.append(
             Problem(
                 code="UM-SUBMIT-110",
                 what=f"{host.label}: the clock is off by {skew_s:.0f} s",
@@ -99,7 +99,7 @@ def of_host(host: SshHost, facts: HostFacts, framework: FrameworkName, needed_by
                 hint=f"set it: `ssh {host.host} timedatectl set-ntp true`",
             )
         )
-    return found
+    return problems
 
 
 def of_job(job: Job, settings: SshSettings) -> list[Problem]:

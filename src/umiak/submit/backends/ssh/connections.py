@@ -93,8 +93,8 @@ class AgentLink:
         line = await self._process.stdout.readline()
         if not line.endswith(b"\n"):
             raise ConnectionResetError(await self.last_words())
-        told: JsonObject = json.loads(line)
-        return told
+        data: JsonObject = json.loads(line)
+        return data
 
     async def begin(
         self,
@@ -112,32 +112,32 @@ class AgentLink:
         if not line:
             raise await self._no_python()
         try:
-            told = json.loads(line)
+            greeting = json.loads(line)
         except ValueError:
-            said = one_line(line.decode(errors="replace"), 200)
-            why = f"its shell prints to standard output before commands run: {said}"
+            text = one_line(line.decode(errors="replace"), 200)
+            why = f"its shell prints to standard output before commands run: {text}"
             hint = f"let ~/.bashrc (or the like) of {self.host.label} be silent when the shell is not interactive"
             what = f"{self.host.label}: can't be talked to"
             raise HostFailure(self.host, Problem(code="UM-SUBMIT-113", what=what, why=why, hint=hint)) from None
-        if "old" in told:
-            raise HostFailure(self.host, no_python(self.host, f"Python {told['old']} is too old"))
-        if told.get("needs_launcher"):
+        if "old" in greeting:
+            raise HostFailure(self.host, no_python(self.host, f"Python {greeting['old']} is too old"))
+        if greeting.get("needs_launcher"):
             data = read()
             for start in range(0, len(data), BLOCK):
                 self._process.stdin.write(data[start : start + BLOCK])
                 await self._process.stdin.drain()
-            told = await self.answer()
-        if "error" in told:
-            raise refused(self.host, told)
+            greeting = await self.answer()
+        if "error" in greeting:
+            raise refused(self.host, greeting)
         if question is not None:
             self.first_answer = await self.answer()
 
     async def _no_python(self) -> HostFailure:
-        said = await self.last_words()
+        last_words = await self.last_words()
         status = self._process.exit_status
-        if status in (NOT_FOUND, NOT_EXECUTABLE) or "not found" in said or "No such file" in said:
-            return HostFailure(self.host, no_python(self.host, said or "the command was not found"))
-        why = said or f"the agent ended with exit status {status}"
+        if status in (NOT_FOUND, NOT_EXECUTABLE) or "not found" in last_words or "No such file" in last_words:
+            return HostFailure(self.host, no_python(self.host, last_words or "the command was not found"))
+        why = last_words or f"the agent ended with exit status {status}"
         what = f"{self.host.label}: commands can't be run there"
         return HostFailure(self.host, Problem(code="UM-SUBMIT-113", what=what, why=why))
 
@@ -386,8 +386,8 @@ class Connections:
 
     def _denied(self, host: SshHost, why: str) -> Problem:
         user = f"{host.user}@" if host.user else ""
-        said = settings.config_of(host.host, self._config_text)
-        if name := keys.locked_key(self._settings, said.get("identityfile", "")):
+        config = settings.config_of(host.host, self._config_text)
+        if name := keys.locked_key(self._settings, config.get("identityfile", "")):
             return keys.locked(name)
         return Problem(
             code="UM-SUBMIT-103",
@@ -424,15 +424,15 @@ class Connections:
 
     def _known_as(self, host: SshHost) -> tuple[str, str, int | None]:
         """The file of host keys, the name of a host in it, and its port if that is not 22."""
-        said = settings.config_of(host.host, self._config_text)
+        config = settings.config_of(host.host, self._config_text)
         known = (
             self._settings.access.known_hosts
-            or said.get("userknownhostsfile", "").partition(" ")[0]
+            or config.get("userknownhostsfile", "").partition(" ")[0]
             or "~/.ssh/known_hosts"
         )
-        text = said.get("port", "")
+        text = config.get("port", "")
         port = host.port or (int(text) if text.isdecimal() else 22)
-        name = said.get("hostname", host.host)
+        name = config.get("hostname", host.host)
         return os.path.expanduser(known), name if port == 22 else f"[{name}]:{port}", None if port == 22 else port
 
     async def _close(self) -> None:

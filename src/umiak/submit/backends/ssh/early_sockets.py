@@ -54,11 +54,11 @@ class EarlySockets:
     async def _connected(self, host: str, port: int) -> socket.socket:
         """The first of a host's addresses alone: asyncssh tries the others."""
         family, kind, protocol, _, address = (await self._loop.getaddrinfo(host, port, type=socket.SOCK_STREAM))[0]
-        made = socket.socket(family, kind, protocol)
+        connection = socket.socket(family, kind, protocol)
         try:
-            made.setblocking(False)
-            await self._loop.sock_connect(made, address)
+            connection.setblocking(False)
+            await self._loop.sock_connect(connection, address)
         except BaseException:
-            made.close()
+            connection.close()
             raise
-        return made
+        return connection

@@ -136,10 +136,10 @@ class Follower:
             )
             while True:
                 try:
-                    told = await link.answer()
+                    reply = await link.answer()
                 except broken() as error:
                     raise lost(host, error) from None
-                for source, text, position, role, rank, time_s in told.get("lines", ()):
+                for source, text, position, role, rank, time_s in reply.get("lines", ()):
                     line = LogLine(
                         source=source,
                         text=text,
@@ -151,10 +151,10 @@ class Follower:
                     await self._put(host, line)
                     if position:
                         self._after[source] = position
-                if told.get("is_up_to_date"):
+                if reply.get("is_up_to_date"):
                     await self._put(host, _UpToDate())
                 yield
-                if "end" in told or "error" in told:
+                if "end" in reply or "error" in reply:
                     return
         finally:
             link.close()

@@ -64,8 +64,8 @@ def passed_over(settings: SshSettings, environ: Mapping[str, str]) -> list[str]:
     if settings.access.key or settings.access.passphrase_from:
         return []
     home = environ.get("HOME") or os.path.expanduser("~")
-    found = [f"~/.ssh/{name}" for name in USUAL if has_passphrase(f"{home}/.ssh/{name}")]
-    return [f"not tried, since it has a passphrase: {', '.join(found)}"] if found else []
+    names = [f"~/.ssh/{name}" for name in USUAL if has_passphrase(f"{home}/.ssh/{name}")]
+    return [f"not tried, since it has a passphrase: {', '.join(names)}"] if names else []
 
 
 def _agent(name: str) -> str:
@@ -119,9 +119,9 @@ def _no_package(name: str, why: str, instead: str = "") -> Problem:
 def unset_variables(access: SshAccess, environ: Mapping[str, str], where: str = "") -> list[Problem]:
     """Of passwords and passphrases."""
     named = {"password_from": access.password_from, "passphrase_from": access.passphrase_from}
-    told = "names a variable that is not set"
+    what = "names a variable that is not set"
     return [
-        Problem(code="UM-SUBMIT-114", what=f"{where}{key} {told}: {name}", hint=f"export {name}")
+        Problem(code="UM-SUBMIT-114", what=f"{where}{key} {what}: {name}", hint=f"export {name}")
         for key, name in named.items()
         if name and not environ.get(name)
     ]

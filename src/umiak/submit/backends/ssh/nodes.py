@@ -33,9 +33,9 @@ class SshNodes:
         from umiak.submit.backends.ssh import joined
         from umiak.submit.reach.nodes import check_running
 
-        said = self.said(handle)
-        check_running(handle, joined.status_of(said))
-        return [self._node(each, handle) for each in self._those_of(handle, said)]
+        outputs = self.said(handle)
+        check_running(handle, joined.status_of(outputs))
+        return [self._node(each, handle) for each in self._those_of(handle, outputs)]
 
     def files(self, handle: Handle) -> Sequence[RunFileRoots]:
         """What each host has of the run."""

@@ -91,7 +91,7 @@ def plans_of(job: Job, run_id: str, settings: SshSettings, known: KnownAtStart) 
     seats = seats_of(job, settings.hosts)
     used = list(dict.fromkeys(seat.host for seat in seats))
     machines = tuple(host.label for host in used)
-    made = []
+    plans = []
     for host in used:
         own = [seat for seat in seats if seat.host is host]
         launchers = [_launcher(job, seat, seats, known) for seat in own]
@@ -107,8 +107,8 @@ def plans_of(job: Job, run_id: str, settings: SshSettings, known: KnownAtStart) 
             machines=machines,
             is_elastic=job.nodes.is_elastic,
         )
-        made.append(HostPlan(host=host, plan=plan, nodes=tuple(nodes)))
-    return tuple(made)
+        plans.append(HostPlan(host=host, plan=plan, nodes=tuple(nodes)))
+    return tuple(plans)
 
 
 def placement_of(job: Job, seat: _Seat, seats: Sequence[_Seat], known: KnownAtStart) -> Placement:

@@ -89,12 +89,12 @@ def split(word: str) -> tuple[str, str, int | None]:
 
 
 def _directories(key: Key, node: Node) -> tuple[str, ...]:
-    found: tuple[str, ...] = kinds.NAMES.read(key, node)
-    for each in found:
+    directories: tuple[str, ...] = kinds.NAMES.read(key, node)
+    for each in directories:
         if not each.startswith("/") or each != posixpath.normpath(each) or not each.isprintable():
             hint = "write it as the error prints it that names the directory"
             raise BadValue(f"expected an absolute path without `..` and `//`: {shortened(each)}", hint=hint)
-    return found
+    return directories
 
 
 HOSTS = Kind(phrase="a list of hosts", read=_hosts)
@@ -268,9 +268,9 @@ def tcp_address(host: SshHost, text: str) -> tuple[str, int] | None:
     """Where a host listens; None if its ssh config may have another way to it than a plain connection."""
     if config_for(host.host, text) is None:
         return None
-    said = config_of(host.host, text)
-    address, port = said.get("hostname", host.host).replace("%h", host.host), said.get("port", "22")
-    if any(word in said for word in OTHER_WAYS) or "%" in address or not is_digits(port):
+    config = config_of(host.host, text)
+    address, port = config.get("hostname", host.host).replace("%h", host.host), config.get("port", "22")
+    if any(word in config for word in OTHER_WAYS) or "%" in address or not is_digits(port):
         return None
     return address, host.port or int(port)
 
@@ -281,11 +281,11 @@ def config_of(name: str, text: str) -> dict[str, str]:
 
 
 def _said_of(name: str, entries: Iterable[tuple[list[str], dict[str, str]]]) -> dict[str, str]:
-    found: dict[str, str] = {}
+    options: dict[str, str] = {}
     for patterns, said in entries:
         if _matches(name, patterns):
-            found = {**said, **found}
-    return found
+            options = {**said, **options}
+    return options
 
 
 def _address(name: str, entries: Iterable[tuple[list[str], dict[str, str]]]) -> str:

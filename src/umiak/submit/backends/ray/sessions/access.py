@@ -73,8 +73,8 @@ class SessionAccess:
 
     def actors(self, job: Mapping[str, object], handle: Handle) -> list[dict[str, object]]:
         """Those in which the launchers of the run are."""
-        found = self.api.states("actors", "job_id", str(job["job_id"])) if job.get("job_id") else []
-        return [each for each in found if str(each.get("name")).startswith(f"{handle.id}/")]
+        actors = self.api.states("actors", "job_id", str(job["job_id"])) if job.get("job_id") else []
+        return [each for each in actors if str(each.get("name")).startswith(f"{handle.id}/")]
 
     def status_lines(self, job: Mapping[str, object], handle: Handle) -> str:
         """What the driver has written about the nodes."""

@@ -33,15 +33,15 @@ def living(actors: Sequence[JsonMapping], handle: Handle) -> Sequence[JobNode]:
 
 def recorded(text: str, handle: Handle) -> Sequence[JobNode]:
     """Those that the driver has written down. UmiakError if there are none."""
-    found = state.places_in(text)
-    if not found:
+    places = state.places_in(text)
+    if not places:
         raise UmiakError.refused(
             "UM-SUBMIT-490",
             f"the files of the run can't be found: {handle}",
             why="the cluster does not know any more on which nodes it was, or it never was on any",
             hint="name what a job must bring home in its `outputs`; `umiak logs` prints its lines",
         )
-    return _nodes(found, handle)
+    return _nodes(places, handle)
 
 
 def _nodes(places: Mapping[str, str], handle: Handle) -> Sequence[JobNode]:
