@@ -115,7 +115,29 @@ STEM = 5
 """So many letters of a word count: a person writes `restarts` where the map has `restart`."""
 
 
-SMALL = {"and", "are", "for", "new", "the", "that", "what", "who", "why", "with"}
+SMALL = {
+    "and",
+    "are",
+    "does",
+    "for",
+    "from",
+    "has",
+    "have",
+    "its",
+    "new",
+    "not",
+    "only",
+    "one",
+    "the",
+    "that",
+    "what",
+    "when",
+    "where",
+    "which",
+    "who",
+    "why",
+    "with",
+}
 """Words that say nothing of a change; each change is new, so the command `umiak new` is found by what it does."""
 
 
@@ -165,6 +187,14 @@ CHANGES = [
     ("a static program of fleet", "src/umiak/fleet/programs/rewriting.py"),
     ("samples are shuffled by reader classes", "src/umiak/train/reading/shuffling/pieces.py"),
     ("a bad line of a slot file", "native/src/reader/parser.rs"),
+    ("kubectl umiak lists runs", "src/umiak/cli/kubectl/words.py"),
+    ("infer_from_dataset of fleet", "src/umiak/fleet/datasets/calls.py"),
+    ("the pipe to a reader process is closed too early", "src/umiak/train/reading/exchange.py"),
+    ("rows of the scope of a static program", "src/umiak/fleet/programs/feeding.py"),
+    ("weights of a model in infer", "src/umiak/train/engines/dygraph.py"),
+    ("ids that a step of a Paddle model pulls", "src/umiak/ps/paddle_models/lookups.py"),
+    ("a key of the newer layout of a config", "src/umiak/train/config/flat_keys.py"),
+    ("DistributedInfer and loaders", "src/umiak/fleet/loaders.py"),
 ]
 """What somebody wants to change, in a user's words, and the file that must be named by the row which these words find."""
 
