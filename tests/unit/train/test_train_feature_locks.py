@@ -163,6 +163,21 @@ def test_a_trainer_that_is_gone_is_told_and_nothing_is_written(tmp_path: Path) -
     assert not content(directory)
 
 
+def test_who_is_asked_to_stop_meanwhile_stops(tmp_path: Path) -> None:
+    directory = written(tmp_path / "x")
+    looks: list[None] = []
+
+    def look() -> None:
+        looks.append(None)
+        if len(looks) == 3:
+            raise KeyboardInterrupt
+
+    dataset = Dataset(name="train", data_path=str(directory / "data"), batch_size=8, features=reading.load(directory))
+    with pytest.raises(KeyboardInterrupt):
+        fitting_together.fit(dataset, str(directory / "config.yaml"), Meeting(1).peers(0), lambda _: None, look=look)
+    assert not content(directory)
+
+
 def test_rows_that_are_evaluated_later_are_left_out(tmp_path: Path) -> None:
     assert prepared(written(tmp_path / "all"))[0].rows == 200
     assert prepared(written(tmp_path / "before"), rows_before=120.0)[0].rows == 120

@@ -19,9 +19,14 @@ if TYPE_CHECKING:
 
 
 def prepared(
-    run: Run, config: str, checkpoint: str | None, peers: FittingPeers, say: Callable[[str], None]
+    run: Run,
+    config: str,
+    checkpoint: str | None,
+    peers: FittingPeers,
+    say: Callable[[str], None],
+    look: Callable[[], None] = lambda: None,
 ) -> FeatureLock | None:
-    """For training; ``checkpoint``: what it goes on from. None: the data is no tables. Every trainer calls it."""
+    """For training; ``checkpoint``: what it goes on from; ``look`` is called while features are fitted, and may raise what ends it. None: the data is no tables. Every trainer calls it."""
     section = section_of(run)
     if section is None:
         return None
@@ -43,7 +48,8 @@ def prepared(
         )
     else:
         node_data = run.group.node_data
-        fitting_together.fit(stage.dataset, config, peers, say, threads=max(1, stage.threads), node_data=node_data)
+        threads = max(1, stage.threads)
+        fitting_together.fit(stage.dataset, config, peers, say, threads=threads, node_data=node_data, look=look)
     lock = _agreed(locks.known(section, config), config, peers)
     if lock is None:
         raise _not_the_same(config)

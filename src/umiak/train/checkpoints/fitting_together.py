@@ -28,6 +28,7 @@ from umiak.train.reading.tables.places import TablePlaces
 
 if TYPE_CHECKING:
     from umiak.core.json_types import JsonObject
+    from umiak.data.features.fitting import FitProgress
     from umiak.train.config.values import Dataset
     from umiak.train.reading.finding import Files
 
@@ -58,8 +59,9 @@ def fit(
     *,
     threads: int = 1,
     node_data: NodeData = NodeData.SHARED,
+    look: Callable[[], None] = lambda: None,
 ) -> None:
-    """One pass over the rows that are trained on; the lock is written beside the config."""
+    """One pass over the rows that are trained on; the lock is written beside the config. ``look`` is called now and then, and may raise what ends it."""
     section = dataset.features
     assert section is not None
     found = reading.find(dataset)
@@ -71,12 +73,18 @@ def fit(
     for number in range(threads):
         own = dividing.share(found.files, rank=holding.rank * threads + number, world=holding.world * threads)
         divided.append([piece for part in own for piece in places.parts(part)])
+    lines = locks.FitLines(say, peers.world)
+
+    def told(progress: FitProgress) -> None:
+        look()
+        lines.told(progress)
+
     sketch = fitting.sketched_side_by_side(
         section,
         divided,
         bad_rows=dataset.bad_rows,
         chosen=sources.chosen_rows(dataset),
-        told=locks.FitLines(say, peers.world).told,
+        told=told,
     )
     merged(sketch, peers)
     directory = os.path.dirname(config)

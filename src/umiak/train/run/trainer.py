@@ -168,8 +168,9 @@ class Trainer:
         self.saver.try_paths()
         # Models may look into the config as reader classes do.
         base.provide_old_modules(visible_settings(settings.written, run.stages[0], run.name))
+        context, path = self.context, found.path if found else None
         self.lock = feature_locks.prepared(
-            run, settings.config, found.path if found else None, self.context.peers, self.context.reporter.info
+            run, settings.config, path, context.peers, context.reporter.info, self._stop_if_asked
         )
         self.saver.lock = self.lock
         if settings.retrieval and self.lock is not None:
@@ -192,6 +193,11 @@ class Trainer:
             self.saver.load(found, self._loop.reached(found.progress))
         elif run.runner.init_model_path:
             self.saver.warm_start(run.runner.init_model_path)
+
+    def _stop_if_asked(self) -> None:
+        """While features are fitted: nothing is learned yet that would have to be saved."""
+        if self.context.stopping.is_asked:
+            raise StopRequested
 
     def _opened(self, stage: Stage, closing: contextlib.ExitStack) -> StageData:
         data = self._loop.open(stage)
