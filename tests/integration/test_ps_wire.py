@@ -7,7 +7,9 @@ import json
 import numpy as np
 import pytest
 
+from tests.support.ps_cluster import Cluster
 from tests.support.ps_peers import client, servers
+from umiak.core.value import replace
 from umiak.ps import specs
 
 SGD = specs.Sgd(learning_rate=1.0)
@@ -91,6 +93,29 @@ def test_a_gradient_that_is_no_number_arrives_as_one() -> None:
 def test_another_word_is_refused() -> None:
     with servers() as started, pytest.raises(ValueError, match=r"float32 or bfloat16, not .int8"):
         client(started).create_table("t", specs.to_json(specs.SparseTable(dim=3)), "int8")
+
+
+def test_slots_and_counts_of_rows_with_statistics_are_exact() -> None:
+    accessor = specs.Accessor(embedx_threshold=0.0)
+    spec = specs.SparseTable(dim=8, rule=specs.paddle_rule("std-adagrad"), accessor=accessor)
+    keys, pushed = np.arange(500), np.zeros((500, 12), np.float32)
+    pushed[:, 0], pushed[:, 1], pushed[:, 2] = 301, 1000 + np.arange(500), np.arange(500)
+    with Cluster(trainers=1) as cluster, cluster.job("async") as job:
+        job.options = replace(job.options, wire="bfloat16")
+        table = job.table(spec, "t")
+        table.push(keys, pushed)
+        assert np.array_equal(table.pull(keys)[:, :2], pushed[:, 1:3])
+
+
+def test_dense_differences_of_geo_are_exact() -> None:
+    gradients = numbers(5, 700)
+    with Cluster(trainers=1) as cluster, cluster.job("geo", k_steps=1) as job:
+        job.options = replace(job.options, wire="bfloat16")
+        table = job.table(specs.DenseTable(arrays=(specs.Array("a", (700,)),), rule=SGD), "d")
+        table.push(gradients)
+        job.end_step()
+        job.flush()
+        assert np.array_equal(job.client.pull_dense(table.number), -gradients)
 
 
 def test_half_of_the_bytes_are_saved() -> None:

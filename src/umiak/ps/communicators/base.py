@@ -75,6 +75,9 @@ class Communicator:
     sets_own_rows = False
     """Whether every trainer sets rows for itself, in a copy of its own."""
 
+    rounds_dense = True
+    """Whether what is sent of dense parameters may be rounded on the way."""
+
     ends_in_one_exchange = False
     """Whether a step's end is one exchange with the servers, or its commit is, so that rows can come with it."""
 
@@ -120,7 +123,8 @@ class Communicator:
         return table
 
     def _create(self, name: str, spec: SparseTable | DenseTable) -> int:
-        return self.client.create_table(name, specs.to_json(spec), self._wire)
+        is_exact = not self.rounds_dense if isinstance(spec, specs.DenseTable) else spec.accessor is not None
+        return self.client.create_table(name, specs.to_json(spec), FLOAT32 if is_exact else self._wire)
 
     def open_kept(self, name: str, spec: DenseTable) -> int:
         """The same for values that nobody learns: what is set in it is kept."""

@@ -42,6 +42,7 @@ class GeoCommunicator(Communicator):
 
     may_be_behind = True
     sets_own_rows = True
+    rounds_dense = False  # differences, of values that are read
 
     def __init__(self, client: Client, strategy: Geo, **place: Unpack[TrainerPlace]) -> None:
         super().__init__(client, **place)
