@@ -807,33 +807,20 @@ def csv_names(name: str, source: _Source, delimiter: int, quote: int | None) -> 
 def csv_cuts(name: str, source: _Source, delimiter: int, quote: int | None, every: int) -> list[int]:
     """Where rows of a CSV file begin, each the first at or behind a multiple of so many bytes. The file is read through."""
 
-def csv_rows(
+def text_rows(
     name: str,
     source: _Source,
     columns: Sequence[tuple[str, str]],
-    delimiter: int,
-    quote: int | None = None,
-    names: Sequence[str] | None = None,
+    csv: tuple[int, int | None, Sequence[str] | None] | None = None,
     start: int = 0,
     end: int | None = None,
     missing: Sequence[bytes] = ...,
     first: int = 0,
     pass_bad: bool = False,
 ) -> TableRows:
-    """The rows of a CSV file that begin in a range of bytes, which begins where a row does. Without names, the first row has them.
-    Behind what a column is asked for as, `[]` says that each value is a list, and `[|]` that `|` stands between elements."""
-
-def json_rows(
-    name: str,
-    source: _Source,
-    columns: Sequence[tuple[str, str]],
-    start: int = 0,
-    end: int | None = None,
-    missing: Sequence[bytes] = ...,
-    first: int = 0,
-    pass_bad: bool = False,
-) -> TableRows:
-    """The rows of JSON lines that begin in a range of bytes."""
+    """The rows of a text file that begin in a range of bytes. Of CSV with its delimiter, its quote and the names of its columns
+    (None: the first row has them), where a range begins where a row does; else of JSON lines. Behind what a column is asked for as,
+    `[]` says that each value is a list, and `[|]` that `|` stands between the elements of one in CSV."""
 
 @final
 class TableRows:

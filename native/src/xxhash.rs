@@ -7,6 +7,7 @@ const PRIME_3: u64 = 0x1656_67B1_9E37_79F9;
 const PRIME_4: u64 = 0x85EB_CA77_C2B2_AE63;
 const PRIME_5: u64 = 0x27D4_EB2F_1656_67C5;
 
+#[inline]
 pub fn xxh64(bytes: &[u8], seed: u64) -> u64 {
     let (stripes, rest) = bytes.as_chunks::<32>();
     let mut hash = if stripes.is_empty() { seed.wrapping_add(PRIME_5) } else { of_stripes(stripes, seed) };
@@ -31,6 +32,7 @@ pub fn xxh64(bytes: &[u8], seed: u64) -> u64 {
 }
 
 /// Four lanes over the whole stripes, mixed to one number.
+#[inline(never)]
 fn of_stripes(stripes: &[[u8; 32]], seed: u64) -> u64 {
     let mut lanes = [
         seed.wrapping_add(PRIME_1).wrapping_add(PRIME_2),
@@ -49,6 +51,7 @@ fn of_stripes(stripes: &[[u8; 32]], seed: u64) -> u64 {
     lanes.iter().fold(mixed, |hash, &lane| (hash ^ round(0, lane)).wrapping_mul(PRIME_1).wrapping_add(PRIME_4))
 }
 
+#[inline]
 fn round(lane: u64, word: u64) -> u64 {
     lane.wrapping_add(word.wrapping_mul(PRIME_2)).rotate_left(31).wrapping_mul(PRIME_1)
 }

@@ -238,9 +238,9 @@ def test_what_is_no_json_says_so(line: str, words: str) -> None:
     content = f'{{"a": 1}}\n{{"a": 2}}\n{line}\n{{"a": 3}}\n'.encode()
     source = (len(content), lambda at, count: content[at : at + count])
     with pytest.raises(umiak_native.TableError, match=words) as caught:
-        umiak_native.json_rows("t", source, [("a", "numbers")]).next_batch(10)
+        umiak_native.text_rows("t", source, [("a", "numbers")]).next_batch(10)
     assert caught.value.line == 3
-    batch = umiak_native.json_rows("t", source, [("a", "numbers")], pass_bad=True).next_batch(10)
+    batch = umiak_native.text_rows("t", source, [("a", "numbers")], pass_bad=True).next_batch(10)
     assert batch is not None
     assert (batch[1:3], batch[4][0][0].tolist()) == ((4, 1), [1, 2, 3])  # type: ignore[union-attr]
 
@@ -262,9 +262,11 @@ def test_damaged_texts_are_an_error_or_bad_rows(tmp_path: Path) -> None:
         wants = [("a", "ids"), ("l", dice.choice(["ids[|]", "values[|]"])), ("n", "numbers")]
         try:
             if is_json:
-                rows_ = umiak_native.json_rows("t", source, wants, pass_bad=True, first=dice.randrange(3))
+                rows_ = umiak_native.text_rows("t", source, wants, pass_bad=True, first=dice.randrange(3))
             else:
-                rows_ = umiak_native.csv_rows("t", source, wants, 44, 34, pass_bad=True, first=dice.randrange(3))
+                rows_ = umiak_native.text_rows(
+                    "t", source, wants, (44, 34, None), pass_bad=True, first=dice.randrange(3)
+                )
             while (batch := rows_.next_batch(dice.choice([1, 10]))) is not None:
                 lengths = {len(column[1]) if column[2] is None else len(column[2]) - 1 for column in batch[4]}
                 assert lengths == {batch[1] - batch[2]}

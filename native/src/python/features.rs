@@ -13,9 +13,11 @@ use crate::features::numbers::{self, Step};
 use crate::features::sketch::NumberSketch as Sketch;
 use crate::features::words::WordCounts as Counts;
 use crate::poison::Unpoisoned;
+use crate::tabular::asked::{Asked, Kind, Want};
 use crate::tabular::batches::{Place, without_bad};
 use crate::tabular::canon;
-use crate::tabular::columns::{Asked, Column, Filler, Kind, Raw, Want};
+use crate::tabular::columns::Column;
+use crate::tabular::filler::{Filler, Raw};
 use crate::xxhash::xxh64;
 
 type Ids<'py> = PyReadonlyArray1<'py, u64>;

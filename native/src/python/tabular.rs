@@ -12,14 +12,17 @@ use pyo3::types::PyBytes;
 
 use super::reader::as_signed;
 use crate::poison::Unpoisoned;
+use crate::tabular::asked::{Asked, Want};
 use crate::tabular::batches::Batch;
-use crate::tabular::columns::{Asked, Column, Data, Want};
+use crate::tabular::columns::{Column, Data};
 use crate::tabular::csv::{self, Dialect};
+use crate::tabular::csv_rows::CsvRows;
 use crate::tabular::fault::Fault;
 use crate::tabular::lines;
 use crate::tabular::parquet::file;
 use crate::tabular::ranges::{LocalFile, Ranges};
 use crate::tabular::scan::Marks;
+use crate::tabular::texts::TextPart;
 
 create_exception!(
     umiak_native,
@@ -144,42 +147,17 @@ fn csv_cuts(
     found.map_err(|fault| exception(py, fault))
 }
 
-/// The rows of a CSV file that begin in a range of bytes, which begins where a row does.
+/// The rows of a text file that begin in a range of bytes: CSV with its delimiter, its quote and the names of its columns, or JSON
+/// lines.
 #[pyfunction]
-#[pyo3(signature = (name, source, columns, delimiter, quote=None, names=None, start=0, end=None, missing=Vec::new(), first=0, pass_bad=false))]
+#[pyo3(signature = (name, source, columns, csv=None, start=0, end=None, missing=Vec::new(), first=0, pass_bad=false))]
 #[expect(clippy::too_many_arguments, reason = "by name")]
-fn csv_rows(
+fn text_rows(
     py: Python<'_>,
     name: &str,
     source: GivenBytes,
     columns: Vec<(String, String)>,
-    delimiter: u8,
-    quote: Option<u8>,
-    names: Option<Vec<String>>,
-    start: u64,
-    end: Option<u64>,
-    missing: Vec<Vec<u8>>,
-    first: u64,
-    pass_bad: bool,
-) -> PyResult<TableRows> {
-    let (asked, dialect) = (asked(columns)?, dialect(delimiter, quote, names)?);
-    let opened = py.detach(|| {
-        let from = source.open()?;
-        csv::CsvRows::open(name, from, &dialect, (start, end), &asked, &Arc::new(missing), first, pass_bad)
-    });
-    let reader = opened.map_err(|fault| exception(py, fault))?;
-    Ok(TableRows { reader: Mutex::new(Rows::Csv(reader)) })
-}
-
-/// The rows of JSON lines that begin in a range of bytes.
-#[pyfunction]
-#[pyo3(signature = (name, source, columns, start=0, end=None, missing=Vec::new(), first=0, pass_bad=false))]
-#[expect(clippy::too_many_arguments, reason = "by name")]
-fn json_rows(
-    py: Python<'_>,
-    name: &str,
-    source: GivenBytes,
-    columns: Vec<(String, String)>,
+    csv: Option<(u8, Option<u8>, Option<Vec<String>>)>,
     start: u64,
     end: Option<u64>,
     missing: Vec<Vec<u8>>,
@@ -187,12 +165,18 @@ fn json_rows(
     pass_bad: bool,
 ) -> PyResult<TableRows> {
     let asked = asked(columns)?;
+    let csv = csv.map(|(delimiter, quote, names)| dialect(delimiter, quote, names)).transpose()?;
     let opened = py.detach(|| {
         let from = source.open()?;
-        lines::LineRows::open(name, from, (start, end), &asked, &Arc::new(missing), first, pass_bad)
+        let missing = Arc::new(missing);
+        let part = TextPart { name, from, start, end, first, asked: &asked, missing, pass_bad };
+        Ok(match csv {
+            Some(dialect) => Rows::Csv(CsvRows::open(&part, &dialect)?),
+            None => Rows::Lines(lines::LineRows::open(&part)?),
+        })
     });
-    let reader = opened.map_err(|fault| exception(py, fault))?;
-    Ok(TableRows { reader: Mutex::new(Rows::Lines(reader)) })
+    let rows = opened.map_err(|fault| exception(py, fault))?;
+    Ok(TableRows { reader: Mutex::new(rows) })
 }
 
 /// A Parquet file: its schema, and its row groups.
@@ -248,7 +232,7 @@ impl ParquetFile {
 
 enum Rows {
     Group(file::GroupReader),
-    Csv(csv::CsvRows),
+    Csv(CsvRows),
     Lines(lines::LineRows),
 }
 
@@ -334,7 +318,6 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<TableRows>()?;
     module.add_function(wrap_pyfunction!(csv_names, module)?)?;
     module.add_function(wrap_pyfunction!(csv_cuts, module)?)?;
-    module.add_function(wrap_pyfunction!(csv_rows, module)?)?;
-    module.add_function(wrap_pyfunction!(json_rows, module)?)?;
+    module.add_function(wrap_pyfunction!(text_rows, module)?)?;
     module.add("TableError", module.py().get_type::<TableError>())
 }

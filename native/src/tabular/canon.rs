@@ -91,18 +91,63 @@ fn small_integer(text: &[u8]) -> Option<i64> {
         [b'-', digits @ ..] => (true, digits),
         digits => (false, digits),
     };
-    if digits.is_empty() || digits.len() > 15 {
+    let value = match digits.len() {
+        1..=8 => eight_digits(left_padded(digits))?,
+        9..=15 => {
+            let (front, back) = digits.split_at(digits.len() - 8);
+            eight_digits(left_padded(front))? * 100_000_000 + eight_digits(left_padded(back))?
+        }
+        _ => return None,
+    };
+    if negative && value == 0 { None } else { Some(if negative { -value } else { value }) }
+}
+
+/// The number that one to eight digits are, which end at `end` of longer bytes: what `number` gives, without a look at the
+/// first ones alone. None says nothing of the text.
+#[inline]
+pub fn few_digits(bytes: &[u8], start: usize, end: usize) -> Option<f64> {
+    let count = end - start;
+    let eight = bytes[..end].last_chunk::<8>()?;
+    if !(1..=8).contains(&count) {
         return None;
     }
-    let mut value = 0;
-    for &digit in digits {
-        let digit = digit.wrapping_sub(b'0');
-        if digit > 9 {
-            return None;
+    let keep = u64::MAX << (64 - 8 * count);
+    eight_digits(u64::from_le_bytes(*eight) & keep | ZEROS & !keep).map(|value| value as f64)
+}
+
+/// One to eight bytes, behind as many zeros as are wanting to eight.
+#[inline]
+fn left_padded(text: &[u8]) -> u64 {
+    let four = |at: usize| text[at..].first_chunk::<4>().map_or(0, |four| u64::from(u32::from_le_bytes(*four)));
+    let count = text.len();
+    let word = match count {
+        8.. => four(0) | four(4) << 32,
+        4.. => four(0) | four(count - 4) << (8 * (count - 4)),
+        _ => {
+            let one = |at: usize| u64::from(text[at]) << (8 * at);
+            one(0) | one(count / 2) | one(count - 1)
         }
-        value = value * 10 + i64::from(digit);
+    };
+    match count {
+        8.. => word,
+        _ => word << (64 - 8 * count) | ZEROS >> (8 * count),
     }
-    if negative && value == 0 { None } else { Some(if negative { -value } else { value }) }
+}
+
+/// Eight bytes that are all the digit 0.
+const ZEROS: u64 = 0x3030_3030_3030_3030;
+
+/// The number that eight digits are, the first in the lowest byte; None if one is no digit.
+#[inline]
+fn eight_digits(word: u64) -> Option<i64> {
+    const HIGH: u64 = 0xf0f0_f0f0_f0f0_f0f0;
+    if word & HIGH != ZEROS || word.wrapping_add(0x0606_0606_0606_0606) & HIGH != ZEROS {
+        return None;
+    }
+    let pairs = word - ZEROS;
+    let pairs = (pairs * 10 + (pairs >> 8)) & 0x00ff_00ff_00ff_00ff;
+    let fours = (pairs * 100 + (pairs >> 16)) & 0x0000_ffff_0000_ffff;
+    Some(((fours * 10_000 + (fours >> 32)) & 0xffff_ffff) as i64)
 }
 
 fn boolean(text: &[u8]) -> Option<bool> {
@@ -406,6 +451,35 @@ mod tests {
         assert_eq!(of(|out| assert_ne!(number_text(b"9223372036854775808", out), Numeric::Not)), "9223372036854775808");
         assert_eq!(of(|out| assert_ne!(number_text(b"0.00000010", out), Numeric::Not)), "1e-7");
         assert_eq!(of(|out| assert_ne!(number_text(b"-0.0", out), Numeric::Not)), "0");
+    }
+
+    #[test]
+    fn digits_are_read_eight_at_a_time() {
+        let mut text = String::new();
+        for value in (0..2_000u64).chain((3..16).flat_map(|digits| [10u64.pow(digits) - 1, 10u64.pow(digits)])) {
+            for plain in [value.to_string(), format!("0{value}"), format!("-{}", value + 1), format!("{value}x")] {
+                let wanted = plain.parse::<f64>().map_or(Numeric::Not, Numeric::Number);
+                assert_eq!(number(plain.as_bytes()), wanted, "{plain}");
+                text.push(',');
+                let start = text.len();
+                text.push_str(&plain);
+                if let Some(few) = few_digits(text.as_bytes(), start, text.len()) {
+                    assert_eq!(Numeric::Number(few), wanted, "{plain}");
+                }
+            }
+        }
+        for byte in 0..=255u8 {
+            for at in 0..8 {
+                let mut digits = *b"12345678";
+                digits[at] = byte;
+                assert_eq!(few_digits(&digits, 0, 8).is_some(), byte.is_ascii_digit(), "{byte} at {at}");
+                assert_eq!(few_digits(&digits, at, 8).is_some(), byte.is_ascii_digit());
+            }
+        }
+        assert_eq!(
+            (few_digits(b"1234", 0, 4), few_digits(b"123456789", 0, 9), few_digits(b"12345678", 8, 8)),
+            (None, None, None)
+        );
     }
 
     #[test]

@@ -3,13 +3,16 @@
 
 use std::sync::Arc;
 
+use super::asked::{Asked, Kind as ValueKind, Want};
 use super::batches::{Batch, Place, without_bad};
 use super::canon;
-use super::columns::{Asked, Column, Filler, Kind as ValueKind, Raw, Want};
+use super::columns::Column;
 use super::fault::{Fault, Kind, Result};
+use super::filler::{Filler, Raw};
 use super::json::{Json, Value, Wrong};
 use super::ranges::Ranges;
 use super::stream::{Window, lines_before};
+use super::texts::TextPart;
 
 const BLOCK: usize = 1 << 20;
 const LONGEST_LINE: usize = 64 << 20;
@@ -41,17 +44,10 @@ pub struct LineRows {
 }
 
 impl LineRows {
-    pub fn open(
-        name: &str,
-        from: Arc<dyn Ranges>,
-        (start, end): (u64, Option<u64>),
-        asked: &[Asked],
-        missing: &Arc<Vec<Vec<u8>>>,
-        first: u64,
-        pass_bad: bool,
-    ) -> Result<Self> {
+    pub fn open(part: &TextPart<'_>) -> Result<Self> {
+        let TextPart { name, ref from, start, end, first, asked, ref missing, pass_bad } = *part;
         // The byte before says whether a line begins right here.
-        let window = Window::open(&from, start.saturating_sub(1)).map_err(|fault| fault.in_file(name))?;
+        let window = Window::open(from, start.saturating_sub(1)).map_err(|fault| fault.in_file(name))?;
         let one = |asked: &Asked| {
             let texts = Filler::new(ValueKind::Text, asked.want, missing.clone());
             let want = match asked.want {

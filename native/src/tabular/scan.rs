@@ -1,5 +1,4 @@
-//! A decider: where fields and rows of CSV end. Text without quotes is looked at 64 bytes at a time; a row with a quote is read by
-//! the rules, a byte after the other where they count.
+//! A decider: where fields and rows of CSV end, by the rules.
 //!
 //! A quote means something at the beginning of a field alone; there, everything up to the next single quote is the value, two
 //! quotes are one. What follows up to the delimiter belongs to the value as it is. So does a quote in the middle of a field.
@@ -17,67 +16,6 @@ pub struct Field {
     pub end: usize,
     pub next: usize,
     pub last: bool,
-}
-
-/// Appends the places of delimiters and newlines up to the first quote. Returns where that is, or the end.
-pub fn ends(bytes: &[u8], from: usize, marks: Marks, out: &mut Vec<u32>) -> usize {
-    let mut at = from;
-    while at + 64 <= bytes.len() {
-        let (ends, quotes) = masks(&bytes[at..at + 64], marks);
-        let quote = quotes.trailing_zeros();
-        let mut ends = if quotes == 0 { ends } else { ends & ((1 << quote) - 1) };
-        let mut found = [0; 64];
-        let mut count = 0;
-        while ends != 0 {
-            found[count] = at as u32 + ends.trailing_zeros();
-            count += 1;
-            ends &= ends - 1;
-        }
-        out.extend_from_slice(&found[..count]);
-        if quotes != 0 {
-            return at + quote as usize;
-        }
-        at += 64;
-    }
-    for (number, &byte) in bytes[at..].iter().enumerate() {
-        if Some(byte) == marks.quote {
-            return at + number;
-        }
-        if byte == marks.delimiter || byte == b'\n' {
-            out.push((at + number) as u32);
-        }
-    }
-    bytes.len()
-}
-
-/// Of 64 bytes, which are delimiters or newlines, and which are quotes.
-#[cfg(target_arch = "x86_64")]
-#[inline]
-fn masks(bytes: &[u8], marks: Marks) -> (u64, u64) {
-    use std::arch::x86_64::{_mm_cmpeq_epi8, _mm_loadu_si128, _mm_movemask_epi8, _mm_or_si128, _mm_set1_epi8};
-    let (mut ends, mut quotes) = (0, 0);
-    let (blocks, _) = bytes.as_chunks::<16>();
-    for (number, block) in blocks.iter().take(4).enumerate() {
-        // SAFETY: SSE2 is part of every x86_64, and 16 bytes are read from a block of 16.
-        let (end, quote) = unsafe {
-            let block = _mm_loadu_si128(block.as_ptr().cast());
-            let is = |byte: u8| _mm_cmpeq_epi8(block, _mm_set1_epi8(byte as i8));
-            let quote = marks.quote.map_or(0, |quote| _mm_movemask_epi8(is(quote)));
-            (_mm_movemask_epi8(_mm_or_si128(is(marks.delimiter), is(b'\n'))), quote)
-        };
-        ends |= u64::from(end as u32) << (16 * number);
-        quotes |= u64::from(quote as u32) << (16 * number);
-    }
-    (ends, quotes)
-}
-
-#[cfg(not(target_arch = "x86_64"))]
-#[inline]
-fn masks(bytes: &[u8], marks: Marks) -> (u64, u64) {
-    bytes.iter().take(64).enumerate().fold((0, 0), |(ends, quotes), (at, &byte)| {
-        let end = u64::from(byte == marks.delimiter || byte == b'\n');
-        (ends | end << at, quotes | u64::from(Some(byte) == marks.quote) << at)
-    })
 }
 
 /// One field by the rules, of bytes that end where its row ends. Its value is moved together in place where quotes are taken off.
@@ -177,21 +115,5 @@ mod tests {
             assert_eq!(row_end(text.as_bytes(), 0, COMMA), end, "{text:?}");
         }
         assert_eq!(row_end(b"\"a\nb\"\n", 0, Marks { quote: None, ..COMMA }), Some(3));
-    }
-
-    #[test]
-    fn ends_are_found_up_to_the_first_quote() {
-        let text = "abc,".repeat(50) + "\n";
-        for quote in (0..text.len()).chain([usize::MAX]) {
-            let mut bytes = text.clone().into_bytes();
-            if let Some(byte) = bytes.get_mut(quote) {
-                *byte = b'"';
-            }
-            let mut found = Vec::new();
-            let stop = ends(&bytes, 0, COMMA, &mut found);
-            assert_eq!(stop, quote.min(bytes.len()));
-            let plain = bytes[..stop].iter().enumerate().filter(|(_, byte)| matches!(byte, b',' | b'\n'));
-            assert_eq!(found, plain.map(|(at, _)| at as u32).collect::<Vec<_>>());
-        }
     }
 }

@@ -9,8 +9,9 @@ use super::hybrid::Hybrid;
 use super::schema::Leaf;
 use super::thrift::{Compact, Type};
 use super::values::{self, Scratch, Values};
-use crate::tabular::columns::{Column, Filler, MISSING, THERE};
+use crate::tabular::columns::{Column, MISSING, THERE};
 use crate::tabular::fault::{Fault, Result};
+use crate::tabular::filler::Filler;
 use crate::tabular::ranges::Ranges;
 
 /// So many values are decoded at a time: they stay in the processor's cache.

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use super::chunk::ChunkReader;
 use super::footer::{self, Footer};
 use super::schema::{self, Leaf};
+use crate::tabular::asked::Asked;
 use crate::tabular::batches::{Batch, Place, without_bad};
-use crate::tabular::columns::{Asked, Filler};
 use crate::tabular::fault::{Fault, Result};
+use crate::tabular::filler::Filler;
 use crate::tabular::ranges::Ranges;
 
 pub struct ParquetFile {

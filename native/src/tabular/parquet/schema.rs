@@ -2,8 +2,8 @@
 //! `outer.inner`, a map has the columns `map.key` and `map.value`.
 
 use super::footer::{Element, Logical};
+use crate::tabular::asked::Kind;
 use crate::tabular::canon::Unit;
-use crate::tabular::columns::Kind;
 use crate::tabular::fault::{Fault, Result};
 
 const DEEPEST: usize = 32;

@@ -3,8 +3,9 @@
 use super::delta::Delta;
 use super::hybrid::Hybrid;
 use super::schema::{Leaf, Physical};
-use crate::tabular::columns::{Column, Filler, Raw};
+use crate::tabular::columns::Column;
 use crate::tabular::fault::{Fault, Result};
+use crate::tabular::filler::{Filler, Raw};
 
 /// Texts that were put together are handed on when there are so many bytes of them.
 const TEXT_AT_ONCE: usize = 4 << 20;

@@ -165,21 +165,12 @@ def rows_of(
         file = footers.opened(table.path)
         return file.rows(part.group or 0, _without_brackets(columns), missing, first, pass_bad)
     source = native_source(table.path) if table.content is None else _pieces_of(table.content)
-    if table.format is Format.JSON:
-        return umiak_native.json_rows(table.path, source, columns, part.start, part.end, missing, first, pass_bad)
-    names = None if reading.names is None else list(reading.names)
-    return umiak_native.csv_rows(
-        table.path,
-        source,
-        columns,
-        ord(table.delimiter),
-        _quote(reading),
-        names,
-        part.start,
-        part.end,
-        missing,
-        first,
-        pass_bad,
+    csv = None
+    if table.format is Format.CSV:
+        names = table.reading.names
+        csv = (ord(table.delimiter), _quote(reading), None if names is None else list(names))
+    return umiak_native.text_rows(
+        table.path, source, columns, csv, part.start, part.end, missing=missing, first=first, pass_bad=pass_bad
     )
 
 
@@ -259,7 +250,7 @@ def _first_bytes(path: str) -> tuple[int, bytes]:
 def _first_lines(path: str, source: Any) -> list[bytes]:
     """Unpacked."""
     # A delimiter that no text has: each line is one field.
-    rows = umiak_native.csv_rows(path, source, [("line", "values")], 1, None, ["line"], 0, None, (), 0, True)
+    rows = umiak_native.text_rows(path, source, [("line", "values")], (1, None, ["line"]), pass_bad=True)
     batch = rows.next_batch(SAMPLE_ROWS)
     if batch is None:
         return []
