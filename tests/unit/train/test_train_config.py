@@ -184,4 +184,4 @@ def test_every_key_that_is_obeyed_can_be_written_again() -> None:
     assert {*plain["dataset"][0]} == {key.name for key in keys.DATASET}
     assert {*plain} == {key.name for key in keys.GLOBAL}
     assert config(yaml.safe_dump(plain)) == found
-    assert len(fields(found.runners[0])) == 28
+    assert len(fields(found.runners[0])) == 29

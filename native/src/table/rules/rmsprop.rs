@@ -46,26 +46,12 @@ impl UpdateRule for RmsProp {
 
     #[inline(always)]
     fn update(&self, weights: &mut [f32], state: &mut [f32], gradient: &[f32]) {
-        let Self { learning_rate: lr, rho, epsilon, momentum, centered } = *self;
-        let dim = weights.len();
-        let (squares, rest) = state.split_at_mut(dim);
-        let (velocities, means) = rest.split_at_mut(if momentum == 0.0 { 0 } else { dim });
-        for at in 0..dim {
-            let g = gradient[at];
-            squares[at] = faded(rho * squares[at] + (1.0 - rho) * (g * g));
-            let mut spread = squares[at];
-            if centered {
-                means[at] = faded(rho * means[at] + (1.0 - rho) * g);
-                // Rounding alone can make it negative.
-                let left = spread - means[at] * means[at];
-                spread = if left > 0.0 { left } else { 0.0 };
-            }
-            let mut change = lr * g / (spread + epsilon).sqrt();
-            if momentum != 0.0 {
-                change = faded(momentum * velocities[at] + change);
-                velocities[at] = change;
-            }
-            weights[at] -= change;
+        // What is decided here is not asked for each column.
+        match (self.momentum != 0.0, self.centered) {
+            (false, false) => self.columns::<false, false>(weights, state, gradient),
+            (false, true) => self.columns::<false, true>(weights, state, gradient),
+            (true, false) => self.columns::<true, false>(weights, state, gradient),
+            (true, true) => self.columns::<true, true>(weights, state, gradient),
         }
     }
 
@@ -79,5 +65,38 @@ impl UpdateRule for RmsProp {
     #[inline(always)]
     fn fades(&self) -> [f32; 3] {
         [self.rho; 3]
+    }
+}
+
+impl RmsProp {
+    #[inline(always)]
+    fn columns<const MOVES: bool, const CENTERED: bool>(
+        &self,
+        weights: &mut [f32],
+        state: &mut [f32],
+        gradient: &[f32],
+    ) {
+        let Self { learning_rate: lr, rho, epsilon, momentum, .. } = *self;
+        let dim = weights.len();
+        let gradient = &gradient[..dim];
+        let (squares, rest) = state.split_at_mut(dim);
+        let (velocities, means) = rest.split_at_mut(if MOVES { dim } else { 0 });
+        for at in 0..dim {
+            let g = gradient[at];
+            squares[at] = faded(rho * squares[at] + (1.0 - rho) * (g * g));
+            let mut spread = squares[at];
+            if CENTERED {
+                means[at] = faded(rho * means[at] + (1.0 - rho) * g);
+                // Rounding alone can make it negative.
+                let left = spread - means[at] * means[at];
+                spread = if left > 0.0 { left } else { 0.0 };
+            }
+            let mut change = lr * g / (spread + epsilon).sqrt();
+            if MOVES {
+                change = faded(momentum * velocities[at] + change);
+                velocities[at] = change;
+            }
+            weights[at] -= change;
+        }
     }
 }
