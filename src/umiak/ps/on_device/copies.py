@@ -11,6 +11,7 @@ same calls copy nothing that need not be.
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING
 
 import torch
@@ -30,6 +31,9 @@ class Copies:
     def __init__(self, device: torch.device) -> None:
         self.device = device
         self.is_gpu = device.type == "cuda"
+        self._coming: deque[tuple[torch.cuda.Event, torch.Tensor]] = deque()
+        """What is copied to the device, until that is over. PyTorch itself knows only memory that is copied from its first byte on, and would lend
+        the rest again meanwhile: of a table that is looked up twice, the second rows."""
         self._there = torch.cuda.Stream(device) if self.is_gpu else None
         self._back = torch.cuda.Stream(device) if self.is_gpu else None
 
@@ -58,6 +62,9 @@ class Copies:
                 into = source.to(self.device, non_blocking=True)
             else:
                 into.copy_(source, non_blocking=True)
+        self._coming.append((self._there.record_event(), source))
+        while self._coming[0][0].query() and len(self._coming) > 1:
+            self._coming.popleft()
         now.wait_stream(self._there)
         into.record_stream(now)
         return into
