@@ -262,7 +262,7 @@ mod tests {
             let got = places.starts();
             assert!(got.len() <= wanted.len(), "{:?}", String::from_utf8_lossy(&text));
             assert_eq!(got, &wanted[..got.len()], "{:?}", String::from_utf8_lossy(&text));
-            // A carriage return behind a closing quote is left to whoever takes the field.
+            // A carriage return behind a closing quote is left to anyone who takes the field.
             assert_eq!(got.len(), wanted.len(), "{:?}", String::from_utf8_lossy(&text));
             let rows = got[1..].iter().filter(|&&start| text[start as usize - 1] == b'\n').count();
             assert_eq!(places.rows, rows);
