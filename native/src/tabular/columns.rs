@@ -347,26 +347,10 @@ fn spread<T: Copy>(values: &mut Vec<T>, start: usize, present: usize, there: &[u
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::super::asked::{Kind, Want};
-    use super::super::filler::{Filler, Raw};
+    use super::super::filler::Raw;
+    use super::super::filler::tests::{filler, texts};
     use super::*;
-
-    fn filler(kind: Kind, want: Want) -> Filler {
-        Filler::new(kind, want, Arc::new(vec![b"NA".to_vec()]))
-    }
-
-    fn texts(words: &[&str]) -> (Vec<u8>, Vec<(u32, u32)>) {
-        let mut spans = Vec::new();
-        let mut bytes = Vec::new();
-        for word in words {
-            let start = bytes.len() as u32;
-            bytes.extend_from_slice(word.as_bytes());
-            spans.push((start, bytes.len() as u32));
-        }
-        (bytes, spans)
-    }
 
     #[test]
     fn bad_values_are_marked_where_they_are() {

@@ -318,14 +318,14 @@ impl Raw<'_> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
-    fn filler(kind: Kind, want: Want) -> Filler {
+    pub(in super::super) fn filler(kind: Kind, want: Want) -> Filler {
         Filler::new(kind, want, Arc::new(vec![b"NA".to_vec()]))
     }
 
-    fn texts(words: &[&str]) -> (Vec<u8>, Vec<(u32, u32)>) {
+    pub(in super::super) fn texts(words: &[&str]) -> (Vec<u8>, Vec<(u32, u32)>) {
         let mut spans = Vec::new();
         let mut bytes = Vec::new();
         for word in words {

@@ -102,8 +102,8 @@ else:
         if enum:
             row, kind = {"choices": words(enum), **row}, kinds.CHOICE
         empty = empty or (Empty.UNSAID if default in (None, "", (), {}) else Empty.REFUSED)
-        key_of_it = Key(name=key, meaning=meaning, kind=kind, default_said=default_text, empty=empty, **row)
-        return _Setting(key=key_of_it, enum=enum, read=read).with_default(default)
+        declared = Key(name=key, meaning=meaning, kind=kind, default_said=default_text, empty=empty, **row)
+        return _Setting(key=declared, enum=enum, read=read).with_default(default)
 
     def group(
         cls: type,

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
 MOST_FAILURES = 10
 FAILURE_EVERY_S = 1.0
-"""After so many wrong tokens, one more a second is told that it is wrong; others are told to wait. The right one is always taken."""
+"""After so many wrong tokens, one more a second is looked at; others are told to wait."""
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
@@ -35,13 +35,31 @@ HEADERS = {
 """With every answer."""
 
 
+class WrongTokens:
+    """How many wrong tokens there were lately."""
+
+    def __init__(self) -> None:
+        self._count = 0.0
+        self._looked_at = 0.0
+
+    def check(self, now_s: float) -> None:
+        """HttpRefusal after so many that another one has to wait."""
+        self._count = max(0.0, self._count - (now_s - self._looked_at) / FAILURE_EVERY_S)
+        self._looked_at = now_s
+        if self._count >= MOST_FAILURES:
+            raise HttpRefusal(429, "too many wrong tokens: wait a moment", {"Retry-After": "2"})
+
+    def add(self) -> None:
+        """One more."""
+        self._count += 1
+
+
 class TokenCheck:
-    """Compares tokens. What it remembers is how many were wrong."""
+    """Compares tokens. The right one is always taken: a crowd of wrong ones keeps nobody out."""
 
     def __init__(self, token: str) -> None:
         self._token = token.encode()
-        self._failures = 0.0
-        self._looked_at = 0.0
+        self._wrong = WrongTokens()
 
     def is_borne(self, head: RequestHead, now_s: float) -> bool:
         """Whether the request has the token in its head; False if it has none at all."""
@@ -52,14 +70,11 @@ class TokenCheck:
         return True
 
     def check(self, token: str, now_s: float) -> None:
-        """HttpRefusal if it is another one: 401, after many of those 429. A crowd of wrong ones keeps the right one from nothing."""
+        """HttpRefusal if it is another one: 401, after many of those 429."""
         if hmac.compare_digest(token.encode(errors="replace"), self._token):
             return
-        self._failures = max(0.0, self._failures - (now_s - self._looked_at) / FAILURE_EVERY_S)
-        self._looked_at = now_s
-        if self._failures >= MOST_FAILURES:
-            raise HttpRefusal(429, "too many wrong tokens: wait a moment", {"Retry-After": "2"})
-        self._failures += 1
+        self._wrong.check(now_s)
+        self._wrong.add()
         raise HttpRefusal(401, "wrong token")
 
 

@@ -28,15 +28,15 @@ def main(argv: Sequence[str], environ: Mapping[str, str], printer: Printer) -> i
         _write(parsed.text("kustomize"), chart.kustomize_files(options))
         printer.note(f"written: `kubectl apply -k {parsed.text('kustomize')}`")
         return Exit.DONE
-    objects_ = objects.objects(options)
+    manifests = objects.objects(options)
     if parsed.truth("delete"):
-        objects_ = objects.leaving(options, with_definitions=parsed.truth("crd"))
+        manifests = objects.leaving(options, with_definitions=parsed.truth("crd"))
         if parsed.truth("crd"):
             printer.talk("warning: all PaddleJobs of the cluster are deleted with their definition")
     if parsed.truth("json"):
-        printer.data(json.dumps({"apiVersion": "v1", "kind": "List", "items": objects_}, indent=2))
+        printer.data(json.dumps({"apiVersion": "v1", "kind": "List", "items": manifests}, indent=2))
     else:
-        printer.data(chart.documents(objects_))
+        printer.data(chart.documents(manifests))
     return Exit.DONE
 
 

@@ -117,11 +117,11 @@ def arguments(options: DeployOptions) -> list[str]:
 
 
 def _filled(tree: list[Any], options: DeployOptions) -> list[JsonObject]:
-    tree_ = filled(tree, options.all_values, options.namespace)
-    for each in tree_:
+    manifests = filled(tree, options.all_values, options.namespace)
+    for each in manifests:
         if options.is_old_cluster and each["kind"] == "PodDisruptionBudget":
             each["apiVersion"] = "policy/v1beta1"
-    return tree_
+    return manifests
 
 
 # ---- the trees

@@ -19,6 +19,7 @@ from umiak.dashboard.cluster.source import Stranger
 from umiak.dashboard.http.feed import Feed
 from umiak.dashboard.http.gate import Gate, GateSettings
 from umiak.kube.answers import KubeRefused, KubeSilent
+from umiak.web.guard import WrongTokens
 from umiak.web.messages import HttpRefusal
 
 TYPE_CHECKING = False
@@ -33,9 +34,6 @@ if TYPE_CHECKING:
 SESSION_S = 8 * 3600.0
 IDLE_S = 3600.0
 MOST_SESSIONS = 1000
-MOST_FAILURES = 10
-FAILURE_EVERY_S = 1.0
-"""After so many unknown tokens one more a second is tried: each costs the cluster a request."""
 NO_TOKEN = "no token: enter one of your own of this cluster, such as `kubectl create token` prints"  # noqa: S105 - words
 
 
@@ -55,7 +53,7 @@ class Viewers:
     def __init__(self, make_source: MakeSource, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._make_source, self._clock = make_source, clock
         self._sessions: dict[str, Viewer] = {}
-        self._failures, self._looked_at = 0.0, 0.0
+        self._wrong = WrongTokens()
 
     @property
     def all(self) -> list[Viewer]:
@@ -75,13 +73,13 @@ class Viewers:
 
     async def enter(self, token: str, namespaces: tuple[str, ...] = (), session: str = "") -> str:
         """The new session. HttpRefusal if the cluster does not know the token, or is not there to ask."""
-        self._check_pace()
+        self._wrong.check(self._clock())  # each costs the cluster a request
         source = self._make_source(token, namespaces)
         viewer = Viewer(source, self._clock())
         try:
             await viewer.runs.check(source.check)
         except Stranger:
-            self._failures += 1
+            self._wrong.add()
             source.close()
             raise HttpRefusal(401, "the cluster does not know this token") from None
         except (KubeRefused, KubeSilent) as error:
@@ -108,13 +106,6 @@ class Viewers:
     async def close(self) -> None:
         for viewer in self.all:
             await viewer.runs.close()
-
-    def _check_pace(self) -> None:
-        now_s = self._clock()
-        self._failures = max(0.0, self._failures - (now_s - self._looked_at) / FAILURE_EVERY_S)
-        self._looked_at = now_s
-        if self._failures >= MOST_FAILURES:
-            raise HttpRefusal(429, "too many unknown tokens: wait a moment", {"Retry-After": "2"})
 
     def _drop(self, session: str) -> None:
         self._sessions.pop(session).source.close()
